@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef SILT_FRONTEND_H
+#define SILT_FRONTEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <silt/vhost_user.h>
+#include <silt/visibility.h>
+
+SILT_BEGIN_DECLS
+
+/*
+ * The frontend end of a vhost-user connection: one function for each request. Where REPLY_ACK was
+ * negotiated each request asks for an answer and waits for it, so that success means the backend
+ * said so. Every call is bounded by the frontend's timeout.
+ *
+ * All functions return 0 (or a value where said), or: -ETIMEDOUT no answer in time; -ECONNRESET the
+ * backend closed; -EREMOTEIO the backend refused the request; -EPROTO the answer breaks the
+ * specification (silt_errmsg() says how); -EOPNOTSUPP the protocol feature that the request needs
+ * was not negotiated; -errno. After any of them but -EREMOTEIO and -EOPNOTSUPP the connection is
+ * unusable.
+ *
+ * Thread: one at a time for each frontend. Owns: fds passed in stay the caller's. Blocks: up to the
+ * timeout.
+ */
+struct silt_frontend;
+
+/** Called for each message sent (@from_backend false) or received (true). */
+typedef void silt_frontend_trace_fn(void *arg, const struct silt_vhost_msg *msg, bool from_backend);
+
+/**
+ * silt_frontend_create() - speak on a connected socket
+ * @fd:         a connected Unix stream socket; the frontend owns it from here on, also on failure
+ * @timeout_ms: bound on each request
+ * @out:        the frontend
+ */
+SILT_API int silt_frontend_create(int fd, int timeout_ms, struct silt_frontend **out);
+
+/** silt_frontend_connect() - connect to a listening backend at @path, and silt_frontend_create(). */
+SILT_API int silt_frontend_connect(const char *path, int timeout_ms, struct silt_frontend **out);
+
+/** silt_frontend_destroy() - close the connection. @f may be NULL. */
+SILT_API void silt_frontend_destroy(struct silt_frontend *f);
+
+SILT_API int silt_frontend_fd(const struct silt_frontend *f);
+SILT_API void silt_frontend_trace(struct silt_frontend *f, silt_frontend_trace_fn *fn, void *arg);
+
+/** Features the backend offered, and those acknowledged; protocol features likewise. */
+SILT_API int silt_frontend_get_features(struct silt_frontend *f, uint64_t *features);
+SILT_API int silt_frontend_set_features(struct silt_frontend *f, uint64_t features);
+SILT_API int silt_frontend_get_protocol_features(struct silt_frontend *f, uint64_t *features);
+SILT_API int silt_frontend_set_protocol_features(struct silt_frontend *f, uint64_t features);
+SILT_API uint64_t silt_frontend_protocol_features(const struct silt_frontend *f);
+
+SILT_API int silt_frontend_set_owner(struct silt_frontend *f);
+SILT_API int silt_frontend_get_queue_num(struct silt_frontend *f, uint64_t *nqueues);
+SILT_API int silt_frontend_reset_device(struct silt_frontend *f);
+SILT_API int silt_frontend_get_status(struct silt_frontend *f, uint64_t *status);
+SILT_API int silt_frontend_set_status(struct silt_frontend *f, uint64_t status);
+
+/** @fds: one for each region. At most SILT_VHOST_MEM_TABLE_REGIONS. */
+SILT_API int silt_frontend_set_mem_table(struct silt_frontend *f,
+                                         const struct silt_vhost_mem_region *regions,
+                                         const int *fds, unsigned int n);
+SILT_API int silt_frontend_get_max_mem_slots(struct silt_frontend *f, uint64_t *slots);
+SILT_API int silt_frontend_add_mem_reg(struct silt_frontend *f,
+                                       const struct silt_vhost_mem_region *region, int fd);
+SILT_API int silt_frontend_rem_mem_reg(struct silt_frontend *f,
+                                       const struct silt_vhost_mem_region *region);
+
+/**
+ * silt_frontend_set_log_base() - waits for the reply, which every backend with LOG_SHMFD sends; 0,
+ * 8 or 16 bytes of payload are accepted, a u64 other than 0 (8 bytes) is a refusal if REPLY_ACK
+ * was negotiated
+ */
+SILT_API int silt_frontend_set_log_base(struct silt_frontend *f, uint64_t size, uint64_t offset,
+                                        int fd);
+SILT_API int silt_frontend_set_log_fd(struct silt_frontend *f, int fd);
+
+SILT_API int silt_frontend_set_vring_num(struct silt_frontend *f, unsigned int q, uint32_t num);
+SILT_API int silt_frontend_set_vring_addr(struct silt_frontend *f,
+                                          const struct silt_vhost_vring_addr *addr);
+SILT_API int silt_frontend_set_vring_base(struct silt_frontend *f, unsigned int q, uint16_t base);
+
+/** Return: the available index, 0 to 65535, or -errno. */
+SILT_API int silt_frontend_get_vring_base(struct silt_frontend *f, unsigned int q);
+
+/** @fd -1: send the flag that says no fd comes along. */
+SILT_API int silt_frontend_set_vring_kick(struct silt_frontend *f, unsigned int q, int fd);
+SILT_API int silt_frontend_set_vring_call(struct silt_frontend *f, unsigned int q, int fd);
+SILT_API int silt_frontend_set_vring_err(struct silt_frontend *f, unsigned int q, int fd);
+SILT_API int silt_frontend_set_vring_enable(struct silt_frontend *f, unsigned int q, bool enable);
+
+/** Return: 0, -EREMOTEIO if the backend answered with an empty payload, its way to say no. */
+SILT_API int silt_frontend_get_config(struct silt_frontend *f, uint32_t offset, void *buf,
+                                      uint32_t len);
+SILT_API int silt_frontend_set_config(struct silt_frontend *f, uint32_t offset, const void *buf,
+                                      uint32_t len, uint32_t flags);
+
+SILT_END_DECLS
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef SILT_VIRTQ_H
+#define SILT_VIRTQ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include <silt/log.h>
+#include <silt/memory.h>
+#include <silt/visibility.h>
+
+SILT_BEGIN_DECLS
+
+/*
+ * Split virtqueues, both ends. Source: VIRTIO 1.2, sections 2.6 to 2.7.
+ *
+ * Nothing that the other side wrote is trusted: every index, length and address is checked,
+ * descriptors are read from guest memory once, and all ring memory is accessed fault-safely.
+ */
+
+/** Where a queue lies. Host addresses; both ends use it. */
+struct silt_virtq_layout {
+	uint16_t num;        /* queue size: a power of two, 1 to 32768 */
+	void *desc;          /* descriptor table, 16 * num bytes, 16-byte aligned */
+	void *avail;         /* available ring, 6 + 2 * num bytes, 2-byte aligned */
+	void *used;          /* used ring, 6 + 8 * num bytes, 4-byte aligned */
+	uint64_t features;   /* negotiated: VIRTIO_RING_F_EVENT_IDX and _INDIRECT_DESC matter here */
+};
+
+/** Most segments that one buffer may have, indirect ones included (as in QEMU). */
+#define SILT_VIRTQ_MAX_SEGS 1024
+
+/* ---- Device end ------------------------------------------------------------------------------ */
+
+/**
+ * The device end of one queue. It belongs to the thread that runs the queue; setters are for that
+ * thread, or for any other while it is parked.
+ */
+struct silt_virtq;
+
+/**
+ * One buffer that the driver made available. Device-readable segments come first. A descriptor
+ * that crosses regions of guest memory gives several segments.
+ */
+struct silt_virtq_elem {
+	uint16_t head;         /* head descriptor */
+	unsigned int nread;    /* device-readable segments: iov[0 .. nread) */
+	unsigned int nwrite;   /* device-writable segments: iov[nread .. nread + nwrite) */
+	uint64_t read_len;     /* bytes of the readable ones, below 2^32 */
+	uint64_t write_len;    /* bytes of the writable ones, below 2^32 */
+	struct iovec *iov;     /* host addresses, fit for preadv(), pwritev() and io_uring */
+	uint64_t *gpa;         /* guest-physical address of each segment */
+};
+
+/**
+ * silt_virtq_create() - a queue without a ring
+ *
+ * Return: 0 or -ENOMEM. Thread: any. Owns: free with silt_virtq_destroy(). Blocks: never.
+ */
+SILT_API int silt_virtq_create(struct silt_virtq **out);
+
+/** silt_virtq_destroy() - no element may be in flight. @vq may be NULL. */
+SILT_API void silt_virtq_destroy(struct silt_virtq *vq);
+
+/**
+ * silt_virtq_start() - begin on a ring
+ * @vq:         the queue; it has no element in flight
+ * @layout:     where the ring lies; copied
+ * @mem:        guest memory for descriptors' addresses; the queue takes its own reference
+ * @last_avail: available index to go on from (SET_VRING_BASE)
+ *
+ * Return: 0; -EINVAL num is no power of two up to 32768 or an address is misaligned; -EFAULT the
+ * used index cannot be read; -ENOMEM. The used index goes on from what the ring holds.
+ *
+ * Thread: see struct silt_virtq. Owns: the layout's memory must outlive silt_virtq_stop().
+ */
+SILT_API int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_layout *layout,
+                              struct silt_memory *mem, uint16_t last_avail);
+
+/**
+ * silt_virtq_stop() - flush pending marks and forget the ring and the memory map
+ *
+ * Return: the available index to go on from later. No element may be in flight.
+ */
+SILT_API uint16_t silt_virtq_stop(struct silt_virtq *vq);
+
+/** silt_virtq_set_memory() - translate through @mem from now on; elements in flight stay as they are. */
+SILT_API void silt_virtq_set_memory(struct silt_virtq *vq, struct silt_memory *mem);
+
+/**
+ * silt_virtq_set_log() - which log, and what is logged
+ * @vq:       the queue
+ * @log:      the log, or NULL for none; the queue takes its own reference
+ * @data:     log writes to buffers (VHOST_F_LOG_ALL)
+ * @used:     log writes to the used ring (VHOST_VRING_F_LOG)
+ * @used_gpa: where the first byte of the used ring is logged (log_guest_addr)
+ *
+ * Pending marks go to the old log first; nothing reaches the old log afterwards. Elements in
+ * flight are marked in the new one.
+ */
+SILT_API void silt_virtq_set_log(struct silt_virtq *vq, struct silt_log *log, bool data, bool used,
+                                 uint64_t used_gpa);
+
+/** silt_virtq_counters() - the queue's log counters. Thread: any, see struct silt_log_counters. */
+SILT_API const struct silt_log_counters *silt_virtq_counters(const struct silt_virtq *vq);
+
+/**
+ * silt_virtq_pop() - take the next available buffer
+ * @vq: the queue
+ * @out: the element; it is the queue's, in use until silt_virtq_push()
+ *
+ * Return: 1 with an element, 0 if none is available; -EPROTO if the ring or the chain breaks the
+ * specification; -EFAULT if guest memory cannot be read or an address is outside it; -ENOMEM.
+ * After an error the queue is broken: pop returns the same error until the next
+ * silt_virtq_start(). Elements in flight may still be pushed.
+ */
+SILT_API int silt_virtq_pop(struct silt_virtq *vq, struct silt_virtq_elem **out);
+
+/**
+ * silt_virtq_read() - copy from the readable segments
+ * @off: byte offset into them
+ * Return: 0; -EINVAL if [@off, @off + @len) is not inside them; -EFAULT.
+ */
+SILT_API int silt_virtq_read(struct silt_virtq *vq, const struct silt_virtq_elem *elem,
+                             uint64_t off, void *buf, uint64_t len);
+
+/**
+ * silt_virtq_write() - copy into the writable segments, and mark what was stored
+ * @off: byte offset into them
+ * Return: 0; -EINVAL if [@off, @off + @len) is not inside them; -EFAULT (what may have been stored
+ * is marked).
+ */
+SILT_API int silt_virtq_write(struct silt_virtq *vq, const struct silt_virtq_elem *elem,
+                              uint64_t off, const void *buf, uint64_t len);
+
+/**
+ * silt_virtq_wrote() - mark bytes of the writable segments that were stored by other means
+ *
+ * For data that a system call, io_uring or a DMA engine stored through elem->iov: call it once the
+ * completion was taken, also if that says an error and some bytes may have been stored.
+ * A range that reaches beyond the segments is cut off at their end.
+ */
+SILT_API void silt_virtq_wrote(struct silt_virtq *vq, const struct silt_virtq_elem *elem,
+                               uint64_t off, uint64_t len);
+
+/**
+ * silt_virtq_push() - the buffer is done; staged until silt_virtq_publish()
+ * @len: bytes written into the writable segments, for the used entry
+ *
+ * The element is the queue's again.
+ */
+SILT_API void silt_virtq_push(struct silt_virtq *vq, struct silt_virtq_elem *elem, uint32_t len);
+
+/**
+ * silt_virtq_publish() - give everything that was pushed to the driver
+ *
+ * In the order of law 1: data marks are flushed, used entries and index are stored, then the marks
+ * of the ring's pages are flushed.
+ *
+ * Return: 1 if the guest must be called now, 0 if not (also if nothing was pushed); -EFAULT if the
+ * ring cannot be written; then the queue is broken.
+ */
+SILT_API int silt_virtq_publish(struct silt_virtq *vq);
+
+/**
+ * silt_virtq_enable_kick() - ask the driver to kick, then look once more
+ *
+ * Return: 1 if buffers are available already (go on popping), 0 if it is safe to sleep, -EFAULT.
+ * Nothing is pending in the log when it returns.
+ */
+SILT_API int silt_virtq_enable_kick(struct silt_virtq *vq);
+
+/** silt_virtq_disable_kick() - kicks are not needed for now. Return: 0 or -EFAULT. */
+SILT_API int silt_virtq_disable_kick(struct silt_virtq *vq);
+
+/** silt_virtq_flush() - leave no mark pending. */
+SILT_API void silt_virtq_flush(struct silt_virtq *vq);
+
+/** silt_virtq_inflight() - elements popped and not pushed. */
+SILT_API unsigned int silt_virtq_inflight(const struct silt_virtq *vq);
+
+/** silt_virtq_last_avail() - the available index that the next pop looks at. */
+SILT_API uint16_t silt_virtq_last_avail(const struct silt_virtq *vq);
+
+/* ---- Driver end ------------------------------------------------------------------------------ */
+
+/** The driver end of one queue. One thread at a time. */
+struct silt_driver;
+
+/** One segment of a buffer that a driver adds. */
+struct silt_driver_seg {
+	uint64_t gpa;
+	uint32_t len;
+	bool device_writes;
+};
+
+/**
+ * silt_driver_create() - drive a ring
+ * @layout: where it lies; copied. The caller has zeroed or poisoned it.
+ * @index:  available and used index to begin with; both are stored in the ring
+ * @out:    the driver
+ *
+ * Return: 0, -EINVAL as silt_virtq_start(), -EFAULT, -ENOMEM.
+ * Owns: free with silt_driver_destroy().
+ */
+SILT_API int silt_driver_create(const struct silt_virtq_layout *layout, uint16_t index,
+                                struct silt_driver **out);
+
+SILT_API void silt_driver_destroy(struct silt_driver *d);
+
+/**
+ * silt_driver_add() - make a buffer available; visible to the device at silt_driver_publish()
+ * @segs:         the segments, device-readable ones first
+ * @nsegs:        how many, at least 1
+ * @table:        NULL, or where an indirect table of 16 * @nsegs bytes may be written
+ * @table_gpa:    that table's guest-physical address
+ * @token:        handed back by silt_driver_collect()
+ *
+ * Return: the head descriptor's index; -ENOSPC no free descriptors; -EINVAL.
+ */
+SILT_API int silt_driver_add(struct silt_driver *d, const struct silt_driver_seg *segs,
+                             unsigned int nsegs, void *table, uint64_t table_gpa, void *token);
+
+/** silt_driver_publish() - Return: 1 if the device must be kicked, 0 if not, -EFAULT. */
+SILT_API int silt_driver_publish(struct silt_driver *d);
+
+/**
+ * silt_driver_collect() - take one used buffer back
+ * @token: set to the buffer's token
+ * @len:   set to the bytes that the device says it wrote
+ *
+ * Return: 1, 0 if none is used; -EPROTO the device returned a buffer that it does not hold, or
+ * moved the index by more than it holds; -EFAULT.
+ */
+SILT_API int silt_driver_collect(struct silt_driver *d, void **token, uint32_t *len);
+
+/**
+ * silt_driver_enable_call() - ask the device to call after the next used buffer
+ * Return: 1 if used buffers are there already, 0 if it is safe to sleep, -EFAULT.
+ */
+SILT_API int silt_driver_enable_call(struct silt_driver *d);
+
+/** silt_driver_disable_call() - calls are not needed for now. Return: 0 or -EFAULT. */
+SILT_API int silt_driver_disable_call(struct silt_driver *d);
+
+/** silt_driver_inflight() - buffers that the device holds. */
+SILT_API unsigned int silt_driver_inflight(const struct silt_driver *d);
+
+/** Byte offsets inside the used ring. */
+static inline uint64_t silt_virtq_used_size(uint16_t num)
+{
+	return 6 + 8 * (uint64_t)num;
+}
+
+static inline uint64_t silt_virtq_avail_size(uint16_t num)
+{
+	return 6 + 2 * (uint64_t)num;
+}
+
+static inline uint64_t silt_virtq_desc_size(uint16_t num)
+{
+	return 16 * (uint64_t)num;
+}
+
+SILT_END_DECLS
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef SILT_BASE_ERR_H
+#define SILT_BASE_ERR_H
+
+#include <errno.h>
+
+/* Leave a message for silt_errmsg() and return -@err (a positive errno). */
+int silt_err(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
+
+/* silt_err() with ": " and strerror(@err) at the end. */
+int silt_err_sys(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
+
+#endif

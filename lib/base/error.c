@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <silt/error.h>
+
+#include "base/err.h"
+
+static __thread char message[512];
+
+const char *silt_errmsg(void)
+{
+	return message;
+}
+
+int silt_err(int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(message, sizeof(message), fmt, ap);
+	va_end(ap);
+	return -err;
+}
+
+int silt_err_sys(int err, const char *fmt, ...)
+{
+	va_list ap;
+	size_t used;
+
+	va_start(ap, fmt);
+	vsnprintf(message, sizeof(message), fmt, ap);
+	va_end(ap);
+	used = strlen(message);
+	snprintf(message + used, sizeof(message) - used, ": %s", strerrordesc_np(err));
+	return -err;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mutant.h"
+
+#ifdef SILT_MUTANTS
+static const char *chosen;
+
+static void __attribute__((constructor)) choose(void)
+{
+	chosen = getenv("SILT_FAULT");
+}
+
+bool silt_mutant(const char *kind)
+{
+	return chosen && !strcmp(chosen, kind);
+}
+#endif
