@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef CHECK_CHECK_H
+#define CHECK_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/*
+ * The checker: proves that a vhost-user backend logs every guest page it writes.
+ *
+ * check_run() drives one backend through generated scenarios and hands each one's result to a
+ * reporter. What is printed, and how, is the reporter's business (report_*.c); what is run and what
+ * a miss means is the engine's.
+ */
+
+/* What a missed page held; also the names in --ignore, baselines and JSON. */
+enum check_class {
+	CHECK_DATA,	   /* buffers */
+	CHECK_COMPLETION,  /* used entries, used index, status bytes */
+	CHECK_BOOKKEEPING, /* event field and flags of the used ring */
+	CHECK_CLASSES,
+};
+
+enum check_result {
+	CHECK_PASS,
+	CHECK_FAIL,  /* a page was missed */
+	CHECK_SKIP,  /* does not apply to this backend, or is not allowed on it */
+	CHECK_ERROR, /* the backend hung, died, refused or answered wrongly */
+};
+
+/* One page that the backend modified and did not log. */
+struct check_page {
+	uint64_t gpa;
+	enum check_class class;
+	const char *what;	 /* "read data, bytes 0-4095 of 8192" */
+	const char *request;	 /* "#3 read sector 8, 8192 bytes" */
+	const char *consequence; /* what follows for a migrated guest, one sentence */
+};
+
+struct check_axis {
+	const char *name;
+	const char *value;
+};
+
+/* One scenario's outcome; strings live until the reporter returns. */
+struct check_outcome {
+	const char *name;
+	const char *mode; /* "snapshot" */
+	const struct check_axis *axes;
+	unsigned int naxes;
+	enum check_result result;
+	bool known;	    /* it failed, and only with misses that the baseline lists */
+	const char *reason; /* why skipped or in error; the first miss in words when failed */
+	uint64_t changed, logged, missed, extra, stale; /* pages */
+	uint64_t ignored;		/* missed pages of ignored classes, not part of missed */
+	const struct check_page *pages; /* the missed ones */
+	unsigned int npages;
+	const char *repro; /* the command that shows it again */
+	double seconds;
+};
+
+/* How the backend is reached. */
+enum check_target_kind {
+	CHECK_TARGET_SELF,    /* silt blk, started by us */
+	CHECK_TARGET_CONNECT, /* it listens at path */
+	CHECK_TARGET_FD,      /* it is at the other end of fd */
+	CHECK_TARGET_LISTEN,  /* it connects to path, where we listen */
+	CHECK_TARGET_COMMAND, /* argv, started by us */
+};
+
+struct check_options {
+	enum check_target_kind target;
+	const char *path;
+	int fd;
+	char **argv;	   /* CHECK_TARGET_COMMAND: NULL-terminated, with {socket} and {image} */
+	const char *self;  /* CHECK_TARGET_SELF: the silt binary */
+	bool allow_writes; /* requests that change the disk, on a backend that we did not start */
+	bool quick;
+	const char *only; /* glob on scenario names, or NULL */
+	uint64_t seed;
+	int timeout_ms;	   /* for each request and each answer */
+	const char *trace; /* decoded messages go to this file, or NULL */
+	bool keep;	   /* keep log and memory of failed scenarios */
+	bool ignore[CHECK_CLASSES];
+	const char *baseline;	    /* file of known misses, or NULL */
+	const char *write_baseline; /* write one, or NULL */
+};
+
+/* What is known about the backend once it has answered. */
+struct check_backend_info {
+	const char *target; /* how it was reached, for people */
+	const char *device; /* "block" */
+	uint64_t features;
+	uint64_t protocol_features;
+	uint64_t queues;
+	uint64_t capacity; /* bytes */
+	bool read_only;
+};
+
+/* A reporter: all callbacks may be NULL. */
+struct check_reporter {
+	void *arg;
+	void (*start)(void *arg, const struct check_options *opt,
+		      const struct check_backend_info *info, unsigned int nscenarios);
+	void (*running)(void *arg, const char *name, unsigned int i, unsigned int n);
+	void (*outcome)(void *arg, const struct check_outcome *o);
+};
+
+struct check_totals {
+	unsigned int count[CHECK_ERROR + 1];
+	unsigned int known;
+	uint64_t missed_pages;
+	double seconds;
+};
+
+/*
+ * Run all scenarios that @opt asks for.
+ *
+ * Return: 0 with @totals filled, or -errno if the backend could not be reached or the environment
+ * does not allow it (silt_errmsg() says what). What the backend does wrong is an outcome, never an
+ * error of this function.
+ *
+ * Blocks: until all is done; no single wait is longer than opt->timeout_ms.
+ */
+int check_run(const struct check_options *opt, const struct check_reporter *reporter,
+	      struct check_totals *totals);
+
+/* Print axes, their values and the scenarios' names that @opt selects. */
+int check_list(const struct check_options *opt, FILE *out);
+
+const char *check_class_name(enum check_class class);
+const char *check_result_name(enum check_result result);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "check/check.h"
+
+const char *check_class_name(enum check_class class)
+{
+	static const char *const names[CHECK_CLASSES] = {
+		[CHECK_DATA] = "data",
+		[CHECK_COMPLETION] = "completion",
+		[CHECK_BOOKKEEPING] = "bookkeeping",
+	};
+
+	return names[class];
+}
+
+const char *check_result_name(enum check_result result)
+{
+	static const char *const names[CHECK_ERROR + 1] = {
+		[CHECK_PASS] = "pass",
+		[CHECK_FAIL] = "fail",
+		[CHECK_SKIP] = "skip",
+		[CHECK_ERROR] = "error",
+	};
+
+	return names[result];
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "check_args.h"
+#include "tool.h"
+
+#define CMD "check"
+
+#define DEFAULT_SEED	   1
+#define DEFAULT_TIMEOUT_MS 5000
+#define MAX_TIMEOUT_MS	   600000
+
+static const char examples[] =
+	"  silt check --self-test\n"
+	"  silt check --socket-path=/run/backend.sock\n"
+	"  silt check -- qemu-storage-daemon \\\n"
+	"      --blockdev driver=file,node-name=disk,filename={image} \\\n"
+	"      --export type=vhost-user-blk,id=e,node-name=disk,writable=on,addr.type=unix,"
+	"addr.path={socket}\n";
+
+static const char help_text[] =
+	"Usage: silt check [OPTION]... TARGET\n"
+	"       silt check [OPTION]... -- COMMAND [ARGUMENT]...\n"
+	"\n"
+	"Drive a vhost-user block backend through many scenarios, compare guest memory with the\n"
+	"dirty log page by page, and report every page that was changed and not logged.\n"
+	"\n"
+	"Target, one of:\n"
+	"  --self-test          silt's own backend\n"
+	"  --socket-path=PATH   a backend that listens at PATH\n"
+	"  --fd=N               a backend at the other end of socket N\n"
+	"  --listen=PATH        a backend that connects to PATH\n"
+	"  -- COMMAND ...       start the backend; {socket} and {image} are replaced by paths\n"
+	"\n"
+	"What is run:\n"
+	"  --quick              a covering subset of the scenarios\n"
+	"  --only=GLOB          scenarios whose names match\n"
+	"  --seed=N             generate other scenarios and contents (default 1)\n"
+	"  --timeout=TIME       bound on each request, as 500ms or 5s (default 5s)\n"
+	"  --allow-writes       let a backend that silt did not start change its disk\n"
+	"  --list               print the axes and the scenarios' names, run nothing\n"
+	"\n"
+	"What counts:\n"
+	"  --ignore=CLASS       do not fail for data, completion or bookkeeping; may be repeated\n"
+	"  --baseline=FILE      known failures, which do not fail again\n"
+	"  --write-baseline     update that file with what fails in this run\n"
+	"\n"
+	"What is written:\n"
+	"  --json=FILE          the report for programs\n"
+	"  --trace=FILE         the vhost-user messages, decoded\n"
+	"  --keep               keep log and memory of failed scenarios\n"
+	"  -q, --quiet          only what is wrong\n"
+	"  -v, --verbose        a line for each scenario\n"
+	"  -h, --help           this text\n"
+	"  --version            the version\n"
+	"\n"
+	"Exit status: 0 nothing failed, or only known failures; 1 a scenario failed; 2 usage;\n"
+	"3 the backend cannot be reached, or the environment is lacking; 77 nothing applied.\n"
+	"\n"
+	"Examples:\n";
+
+enum {
+	OPT_SELF_TEST = 256,
+	OPT_SOCKET_PATH,
+	OPT_FD,
+	OPT_LISTEN,
+	OPT_ALLOW_WRITES,
+	OPT_QUICK,
+	OPT_ONLY,
+	OPT_SEED,
+	OPT_TIMEOUT,
+	OPT_TRACE,
+	OPT_KEEP,
+	OPT_IGNORE,
+	OPT_BASELINE,
+	OPT_WRITE_BASELINE,
+	OPT_JSON,
+	OPT_LIST,
+	OPT_VERSION,
+};
+
+static const struct option options[] = {
+	{"self-test", no_argument, NULL, OPT_SELF_TEST},
+	{"socket-path", required_argument, NULL, OPT_SOCKET_PATH},
+	{"fd", required_argument, NULL, OPT_FD},
+	{"listen", required_argument, NULL, OPT_LISTEN},
+	{"allow-writes", no_argument, NULL, OPT_ALLOW_WRITES},
+	{"quick", no_argument, NULL, OPT_QUICK},
+	{"only", required_argument, NULL, OPT_ONLY},
+	{"seed", required_argument, NULL, OPT_SEED},
+	{"timeout", required_argument, NULL, OPT_TIMEOUT},
+	{"trace", required_argument, NULL, OPT_TRACE},
+	{"keep", no_argument, NULL, OPT_KEEP},
+	{"ignore", required_argument, NULL, OPT_IGNORE},
+	{"baseline", required_argument, NULL, OPT_BASELINE},
+	{"write-baseline", no_argument, NULL, OPT_WRITE_BASELINE},
+	{"json", required_argument, NULL, OPT_JSON},
+	{"list", no_argument, NULL, OPT_LIST},
+	{"quiet", no_argument, NULL, 'q'},
+	{"verbose", no_argument, NULL, 'v'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, OPT_VERSION},
+	{NULL, 0, NULL, 0},
+};
+
+/* What is gathered besides the result. */
+struct parser {
+	struct check_args *args;
+	const char *target; /* the option that named the target, or NULL */
+	bool write_baseline;
+	int status; /* -1 while nothing is to be exited with */
+};
+
+static bool set_target(struct parser *p, const char *option, enum check_target_kind kind)
+{
+	if (p->target) {
+		p->status = tool_usage_error(CMD, "%s and %s both name a target: give one",
+					     p->target, option);
+		return false;
+	}
+	p->target = option;
+	p->args->opt.target = kind;
+	return true;
+}
+
+static void set_path(struct parser *p, const char *option, const char *path)
+{
+	const size_t max = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
+
+	if (!*path)
+		p->status = tool_usage_error(CMD, "%s: the path is empty", option);
+	else if (strlen(path) > max)
+		p->status =
+			tool_usage_error(CMD, "%s=%s: %zu bytes, a socket's path has at most %zu",
+					 option, path, strlen(path), max);
+	p->args->opt.path = path;
+}
+
+static void set_fd(struct parser *p, const char *text)
+{
+	uint64_t fd;
+	struct stat st;
+
+	if (!tool_parse_uint(CMD, "--fd", text, 0, INT_MAX, &fd))
+		p->status = TOOL_USAGE;
+	else if (fstat((int)fd, &st) < 0)
+		p->status = tool_usage_error(CMD, "--fd=%s: %s", text, strerrordesc_np(errno));
+	else if (!S_ISSOCK(st.st_mode))
+		p->status = tool_usage_error(CMD, "--fd=%s: not a socket", text);
+	else
+		p->args->opt.fd = (int)fd;
+}
+
+static void set_timeout(struct parser *p, const char *text)
+{
+	unsigned long long value = 0;
+	char *end = NULL;
+
+	errno = 0;
+	if (isdigit((unsigned char)text[0]))
+		value = strtoull(text, &end, 10);
+	if (end && !errno && (!*end || !strcmp(end, "s")) && value <= MAX_TIMEOUT_MS / 1000)
+		value *= 1000;
+	else if (!end || errno || strcmp(end, "ms"))
+		value = 0;
+	if (!value || value > MAX_TIMEOUT_MS)
+		p->status = tool_usage_error(CMD,
+					     "--timeout=%s: not a time from 1ms to %ds, such as "
+					     "500ms or 5s",
+					     text, MAX_TIMEOUT_MS / 1000);
+	p->args->opt.timeout_ms = (int)value;
+}
+
+/* Names may be given in one list, with commas between. */
+static void set_ignore(struct parser *p, const char *text)
+{
+	const char *name = text;
+
+	for (;;) {
+		size_t len = strcspn(name, ",");
+		int c = 0;
+
+		while (c < CHECK_CLASSES && (strlen(check_class_name(c)) != len ||
+					     strncmp(check_class_name(c), name, len) != 0))
+			c++;
+		if (c == CHECK_CLASSES) {
+			p->status = tool_usage_error(CMD,
+						     "--ignore=%.*s: not one of data, completion, "
+						     "bookkeeping",
+						     (int)len, name);
+			return;
+		}
+		p->args->opt.ignore[c] = true;
+		if (!name[len])
+			return;
+		name += len + 1;
+	}
+}
+
+static void set_file(struct parser *p, const char *option, const char *path, const char **field)
+{
+	if (!*path)
+		p->status = tool_usage_error(CMD, "%s: the path is empty", option);
+	*field = path;
+}
+
+static int print_help(void)
+{
+	fputs(help_text, stdout);
+	fputs(examples, stdout);
+	return TOOL_OK;
+}
+
+static void take_target(struct parser *p, int c)
+{
+	switch (c) {
+	case OPT_SELF_TEST:
+		set_target(p, "--self-test", CHECK_TARGET_SELF);
+		break;
+	case OPT_SOCKET_PATH:
+		if (set_target(p, "--socket-path", CHECK_TARGET_CONNECT))
+			set_path(p, "--socket-path", optarg);
+		break;
+	case OPT_FD:
+		if (set_target(p, "--fd", CHECK_TARGET_FD))
+			set_fd(p, optarg);
+		break;
+	case OPT_LISTEN:
+		if (set_target(p, "--listen", CHECK_TARGET_LISTEN))
+			set_path(p, "--listen", optarg);
+		break;
+	}
+}
+
+static void take_value(struct parser *p, int c)
+{
+	struct check_options *opt = &p->args->opt;
+
+	switch (c) {
+	case OPT_ONLY:
+		opt->only = optarg;
+		break;
+	case OPT_SEED:
+		if (!tool_parse_uint(CMD, "--seed", optarg, 0, UINT64_MAX, &opt->seed))
+			p->status = TOOL_USAGE;
+		break;
+	case OPT_TIMEOUT:
+		set_timeout(p, optarg);
+		break;
+	case OPT_TRACE:
+		set_file(p, "--trace", optarg, &opt->trace);
+		break;
+	case OPT_IGNORE:
+		set_ignore(p, optarg);
+		break;
+	case OPT_BASELINE:
+		set_file(p, "--baseline", optarg, &opt->baseline);
+		break;
+	case OPT_JSON:
+		set_file(p, "--json", optarg, &p->args->json);
+		break;
+	}
+}
+
+static void take(struct parser *p, char **argv, int c)
+{
+	switch (c) {
+	case OPT_ALLOW_WRITES:
+		p->args->opt.allow_writes = true;
+		break;
+	case OPT_QUICK:
+		p->args->opt.quick = true;
+		break;
+	case OPT_KEEP:
+		p->args->opt.keep = true;
+		break;
+	case OPT_WRITE_BASELINE:
+		p->write_baseline = true;
+		break;
+	case OPT_LIST:
+		p->args->list = true;
+		break;
+	case 'q':
+		p->args->verbosity = -1;
+		break;
+	case 'v':
+		p->args->verbosity = 1;
+		break;
+	case 'h':
+		p->status = print_help();
+		break;
+	case OPT_VERSION:
+		p->status = tool_version();
+		break;
+	case ':':
+	case '?':
+		p->status = tool_bad_option(CMD, argv, c);
+		break;
+	default:
+		take_target(p, c);
+		take_value(p, c);
+	}
+}
+
+static bool names_socket(char **argv)
+{
+	for (; *argv; argv++) {
+		if (strstr(*argv, "{socket}"))
+			return true;
+	}
+	return false;
+}
+
+/* What getopt_long() left over is the command, if "--" stands before it. */
+static void take_command(struct parser *p, int argc, char **argv)
+{
+	if (optind == argc) {
+		if (!strcmp(argv[argc - 1], "--") && !p->target)
+			p->status = tool_usage_error(CMD, "no command after --");
+		return;
+	}
+	if (strcmp(argv[optind - 1], "--") != 0) {
+		p->status = tool_usage_error(
+			CMD, "unexpected argument '%s': a command comes after --", argv[optind]);
+		return;
+	}
+	p->args->opt.argv = argv + optind;
+	if (set_target(p, "a command", CHECK_TARGET_COMMAND) && !names_socket(argv + optind))
+		p->status = tool_usage_error(CMD, "no {socket} in the command: write it where the "
+						  "backend takes the path of its socket");
+}
+
+static void take_whole(struct parser *p)
+{
+	struct check_args *args = p->args;
+
+	if (!p->target && !args->list) {
+		fprintf(stderr, "silt check: no backend to check. For example:\n%s", examples);
+		fputs("Try 'silt check --help'.\n", stderr);
+		p->status = TOOL_USAGE;
+	} else if (p->write_baseline && !args->opt.baseline) {
+		p->status = tool_usage_error(CMD, "--write-baseline needs --baseline=FILE");
+	} else if (p->write_baseline) {
+		args->opt.write_baseline = args->opt.baseline;
+	}
+}
+
+int check_args_parse(int argc, char **argv, struct check_args *args)
+{
+	struct parser p = {.args = args, .status = -1};
+	int c;
+
+	*args = (struct check_args){
+		.opt = {.fd = -1, .seed = DEFAULT_SEED, .timeout_ms = DEFAULT_TIMEOUT_MS},
+	};
+	opterr = 0;
+	optind = 0; /* start afresh, glibc's way */
+	while (p.status < 0 && (c = getopt_long(argc, argv, "+:qvh", options, NULL)) != -1)
+		take(&p, argv, c);
+	if (p.status < 0)
+		take_command(&p, argc, argv);
+	if (p.status < 0)
+		take_whole(&p);
+	return p.status;
+}
