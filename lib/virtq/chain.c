@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "virtq/queue.h"
+
+#define FIRST_ROOM 8
+
+/* A table of descriptors that a walk goes through: the ring's own, or an indirect one. */
+struct table {
+	const struct silt_virtq *vq;
+	struct silt_virtq_slot *slot;
+	bool indirect;
+	const char *name; /* of its descriptors, in messages */
+	uint32_t count;	  /* of its descriptors */
+	uint32_t bound;	  /* descriptors that a chain may have */
+
+	/* Indirect ones only. The first @mapped bytes lie at @hva; the rest may lie elsewhere. */
+	uint64_t gpa;
+	const char *hva;
+	uint64_t mapped;
+};
+
+static int grow(struct silt_virtq_slot *slot)
+{
+	unsigned int room = slot->room ? slot->room * 2 : FIRST_ROOM;
+	struct iovec *iov = realloc(slot->elem.iov, room * sizeof(*iov));
+	uint64_t *gpa;
+
+	if (!iov)
+		return silt_err(ENOMEM, "no memory for %u segments", room);
+	slot->elem.iov = iov;
+	gpa = realloc(slot->elem.gpa, room * sizeof(*gpa));
+	if (!gpa)
+		return silt_err(ENOMEM, "no memory for %u segments", room);
+	slot->elem.gpa = gpa;
+	slot->room = room;
+	return 0;
+}
+
+static int add_segment(struct silt_virtq_slot *slot, void *hva, uint64_t gpa, uint64_t len,
+		       bool writable)
+{
+	struct silt_virtq_elem *elem = &slot->elem;
+	unsigned int n = elem->nread + elem->nwrite;
+	int ret;
+
+	if (n == SILT_VIRTQ_MAX_SEGS)
+		return silt_err(EPROTO, "the buffer of descriptor %u has more than %u segments",
+				elem->head, SILT_VIRTQ_MAX_SEGS);
+	if (n == slot->room) {
+		ret = grow(slot);
+		if (ret < 0)
+			return ret;
+	}
+	elem->iov[n] = (struct iovec){.iov_base = hva, .iov_len = len};
+	elem->gpa[n] = gpa;
+	if (writable) {
+		elem->nwrite++;
+		elem->write_len += len;
+	} else {
+		elem->nread++;
+		elem->read_len += len;
+	}
+	return 0;
+}
+
+static int check_buffer(const struct table *t, uint32_t i, const struct vring_desc *desc,
+			bool after_writable)
+{
+	const struct silt_virtq_elem *elem = &t->slot->elem;
+	uint64_t sum = elem->read_len + elem->write_len + desc->len;
+	uint64_t last;
+
+	if (after_writable && !(desc->flags & VRING_DESC_F_WRITE))
+		return silt_err(EPROTO, "%s %u is device-readable behind a device-writable one",
+				t->name, i);
+	if (desc->len && __builtin_add_overflow(desc->addr, desc->len - 1, &last))
+		return silt_err(EPROTO, "%s %u: address %#llx and length %u wrap around 2^64",
+				t->name, i, desc->addr, desc->len);
+	if (sum > UINT32_MAX)
+		return silt_err(EPROTO, "%s %u: the buffer's length reaches %llu, beyond 2^32 - 1",
+				t->name, i, (unsigned long long)sum);
+	return 0;
+}
+
+static int add_buffer(const struct table *t, uint32_t i, const struct vring_desc *desc)
+{
+	uint64_t gpa = desc->addr, left = desc->len;
+	int ret;
+
+	while (left) {
+		uint64_t len = left;
+		void *hva = silt_memory_translate(t->vq->mem, gpa, &len);
+
+		if (!hva)
+			return silt_err(EFAULT, "%s %u: address %#llx lies in no memory region",
+					t->name, i, (unsigned long long)gpa);
+		ret = add_segment(t->slot, hva, gpa, len, desc->flags & VRING_DESC_F_WRITE);
+		if (ret < 0)
+			return ret;
+		gpa += len;
+		left -= len;
+	}
+	return 0;
+}
+
+/* Copy from guest memory that may straddle regions. */
+static bool read_guest(const struct silt_memory *mem, uint64_t gpa, void *buf, uint64_t len)
+{
+	char *dst = buf;
+
+	while (len) {
+		uint64_t n = len;
+		const void *hva = silt_memory_translate(mem, gpa, &n);
+
+		if (!hva || !silt_access_copy(dst, hva, n))
+			return false;
+		gpa += n;
+		dst += n;
+		len -= n;
+	}
+	return true;
+}
+
+static int load_desc(const struct table *t, uint32_t i, struct vring_desc *desc)
+{
+	uint64_t off = i * sizeof(*desc);
+	bool ok;
+
+	if (!t->indirect)
+		ok = silt_ring_load_desc(&t->vq->ring, i, desc);
+	else if (off + sizeof(*desc) <= t->mapped)
+		ok = silt_access_copy(desc, t->hva + off, sizeof(*desc));
+	else
+		ok = read_guest(t->vq->mem, t->gpa + off, desc, sizeof(*desc));
+	return ok ? 0 : silt_err(EFAULT, "%s %u cannot be read", t->name, i);
+}
+
+static int open_indirect(const struct table *ring, uint32_t i, const struct vring_desc *desc,
+			 struct table *t)
+{
+	uint64_t last;
+
+	if (ring->indirect)
+		return silt_err(EPROTO, "%s %u is indirect itself", ring->name, i);
+	if (!ring->vq->ring.indirect)
+		return silt_err(EPROTO, "%s %u is indirect, which was not negotiated", ring->name,
+				i);
+	if (desc->flags & VRING_DESC_F_NEXT)
+		return silt_err(EPROTO, "%s %u is indirect and has a next one", ring->name, i);
+	if (!desc->len || desc->len % sizeof(*desc))
+		return silt_err(EPROTO,
+				"%s %u: the indirect table's length %u is no multiple of %zu",
+				ring->name, i, desc->len, sizeof(*desc));
+	if (__builtin_add_overflow(desc->addr, desc->len - 1, &last))
+		return silt_err(EPROTO, "%s %u: address %#llx and length %u wrap around 2^64",
+				ring->name, i, desc->addr, desc->len);
+
+	*t = (struct table){
+		.vq = ring->vq,
+		.slot = ring->slot,
+		.indirect = true,
+		.name = "indirect descriptor",
+		.count = desc->len / sizeof(*desc),
+		.bound = SILT_VIRTQ_MAX_SEGS,
+		.gpa = desc->addr,
+		.mapped = desc->len,
+	};
+	if (t->bound > t->count)
+		t->bound = t->count;
+	t->hva = silt_memory_translate(t->vq->mem, t->gpa, &t->mapped);
+	return 0;
+}
+
+/*
+ * Go along a chain from descriptor @i on. Descriptors of length 0 add nothing but count, so a loop
+ * of them ends too. At the ring's own table an indirect descriptor sets *@indirect and ends it.
+ */
+static int walk(const struct table *t, uint32_t i, bool *writable, struct table *indirect)
+{
+	struct vring_desc desc;
+	uint32_t seen;
+	int ret;
+
+	for (seen = 0; seen < t->bound; seen++) {
+		ret = load_desc(t, i, &desc);
+		if (ret < 0)
+			return ret;
+		if (desc.flags & VRING_DESC_F_INDIRECT)
+			return open_indirect(t, i, &desc, indirect);
+		ret = check_buffer(t, i, &desc, *writable);
+		if (!ret)
+			ret = add_buffer(t, i, &desc);
+		if (ret < 0)
+			return ret;
+		*writable = desc.flags & VRING_DESC_F_WRITE;
+		if (!(desc.flags & VRING_DESC_F_NEXT))
+			return 0;
+		if (desc.next >= t->count)
+			return silt_err(EPROTO, "%s %u: next %u is beyond the %s %u", t->name, i,
+					desc.next,
+					t->indirect ? "table's last entry," : "queue size",
+					t->indirect ? t->count - 1 : t->count);
+		i = desc.next;
+	}
+	return silt_err(EPROTO, "the chain of descriptor %u has more than %u %ss, or loops",
+			t->slot->elem.head, t->bound, t->name);
+}
+
+int silt_chain_read(const struct silt_virtq *vq, uint16_t head, struct silt_virtq_slot *slot)
+{
+	const struct table ring = {
+		.vq = vq,
+		.slot = slot,
+		.name = "descriptor",
+		.count = vq->ring.num,
+		.bound = vq->ring.num,
+	};
+	struct table indirect = {.indirect = false};
+	struct silt_virtq_elem *elem = &slot->elem;
+	bool writable = false;
+	int ret;
+
+	elem->head = head;
+	elem->nread = 0;
+	elem->nwrite = 0;
+	elem->read_len = 0;
+	elem->write_len = 0;
+	ret = walk(&ring, head, &writable, &indirect);
+	if (!ret && indirect.indirect)
+		ret = walk(&indirect, 0, &writable, NULL);
+	return ret;
+}

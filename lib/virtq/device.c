@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "virtq/marks.h"
+#include "virtq/queue.h"
+
+/* ---- Slots ----------------------------------------------------------------------------------- */
+
+static struct silt_virtq_slot *take_slot(struct silt_virtq *vq)
+{
+	struct silt_virtq_slot *slot = vq->free_slots;
+
+	if (slot)
+		vq->free_slots = slot->next_free;
+	else
+		slot = calloc(1, sizeof(*slot));
+	return slot;
+}
+
+static void give_slot(struct silt_virtq *vq, struct silt_virtq_slot *slot)
+{
+	silt_memory_put(slot->mem);
+	slot->mem = NULL;
+	slot->next_free = vq->free_slots;
+	vq->free_slots = slot;
+}
+
+static void free_slots(struct silt_virtq *vq)
+{
+	struct silt_virtq_slot *slot;
+
+	while ((slot = vq->free_slots)) {
+		vq->free_slots = slot->next_free;
+		free(slot->elem.iov);
+		free(slot->elem.gpa);
+		free(slot);
+	}
+}
+
+/* The driver has its staged buffers back, or will never hear of them. */
+static void give_staged(struct silt_virtq *vq)
+{
+	unsigned int i;
+
+	for (i = 0; i < vq->nstaged; i++) {
+		struct silt_virtq_slot *slot = vq->staged[i].slot;
+
+		vq->by_head[slot->elem.head] = NULL;
+		give_slot(vq, slot);
+	}
+	vq->nstaged = 0;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+int silt_virtq_create(struct silt_virtq **out)
+{
+	struct silt_virtq *vq = calloc(1, sizeof(*vq));
+
+	if (!vq)
+		return silt_err(ENOMEM, "no memory for a queue");
+	silt_log_writer_init(&vq->writer);
+	*out = vq;
+	return 0;
+}
+
+void silt_virtq_destroy(struct silt_virtq *vq)
+{
+	if (!vq)
+		return;
+	silt_virtq_stop(vq);
+	silt_log_writer_set(&vq->writer, NULL);
+	free_slots(vq);
+	free(vq->by_head);
+	free(vq->staged);
+	free(vq);
+}
+
+static int make_tables(struct silt_virtq *vq, uint16_t num)
+{
+	struct silt_virtq_slot **by_head = calloc(num, sizeof(struct silt_virtq_slot *));
+	struct silt_virtq_staged *staged = calloc(num, sizeof(*staged));
+
+	if (!by_head || !staged) {
+		free(by_head);
+		free(staged);
+		return silt_err(ENOMEM, "no memory for a queue of size %u", num);
+	}
+	free(vq->by_head);
+	free(vq->staged);
+	vq->by_head = by_head;
+	vq->staged = staged;
+	return 0;
+}
+
+int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_layout *layout,
+		     struct silt_memory *mem, uint16_t last_avail)
+{
+	struct silt_ring ring;
+	uint16_t flags, idx;
+	int ret;
+
+	ret = silt_ring_init(&ring, layout);
+	if (ret < 0)
+		return ret;
+	if (!silt_access_load16(&ring.used->flags, &flags) ||
+	    !silt_access_load16(&ring.used->idx, &idx))
+		return silt_err(EFAULT, "the used ring's flags and index cannot be read");
+	ret = make_tables(vq, ring.num);
+	if (ret < 0)
+		return ret;
+
+	vq->ring = ring;
+	vq->last_avail = last_avail;
+	vq->avail_idx = last_avail;
+	vq->used_idx = idx;
+	vq->used_flags = flags;
+	vq->pop_error = 0;
+	vq->ring_error = 0;
+	vq->started = true;
+	silt_virtq_set_memory(vq, mem);
+	return 0;
+}
+
+uint16_t silt_virtq_stop(struct silt_virtq *vq)
+{
+	if (SILT_FAULT(publish_unflushed) || SILT_FAULT(stop_unflushed))
+		vq->writer.npending = 0;
+	silt_virtq_publish(vq);
+	silt_virtq_flush(vq);
+	silt_virtq_set_memory(vq, NULL);
+	vq->started = false;
+	return vq->last_avail;
+}
+
+/* Elements in flight point into the old map: each that has no reference of its own gets one. */
+static void keep_memory(struct silt_virtq *vq)
+{
+	unsigned int i;
+
+	for (i = 0; i < vq->ring.num; i++) {
+		struct silt_virtq_slot *slot = vq->by_head[i];
+
+		if (slot && !slot->mem)
+			slot->mem = silt_memory_get(vq->mem);
+	}
+}
+
+void silt_virtq_set_memory(struct silt_virtq *vq, struct silt_memory *mem)
+{
+	if (vq->mem && vq->inflight)
+		keep_memory(vq);
+	if (mem)
+		silt_memory_get(mem);
+	silt_memory_put(vq->mem);
+	vq->mem = mem;
+}
+
+void silt_virtq_set_log(struct silt_virtq *vq, struct silt_log *log, bool data, bool used,
+			uint64_t used_gpa)
+{
+	if (SILT_FAULT(pending_dropped_on_replace))
+		vq->writer.npending = 0;
+	silt_log_writer_set(&vq->writer, log);
+	vq->log_data = data;
+	vq->log_used = used;
+	vq->used_gpa = used_gpa;
+}
+
+const struct silt_log_counters *silt_virtq_counters(const struct silt_virtq *vq)
+{
+	return &vq->writer.count;
+}
+
+void silt_virtq_flush(struct silt_virtq *vq)
+{
+	silt_log_flush(&vq->writer);
+}
+
+unsigned int silt_virtq_inflight(const struct silt_virtq *vq)
+{
+	return vq->inflight;
+}
+
+uint16_t silt_virtq_last_avail(const struct silt_virtq *vq)
+{
+	return vq->last_avail;
+}
+
+/* ---- Pop ------------------------------------------------------------------------------------- */
+
+static int load_avail_idx(struct silt_virtq *vq)
+{
+	uint16_t idx;
+
+	if (!silt_access_load16(&vq->ring.avail->idx, &idx))
+		return silt_err(EFAULT, "the available index cannot be read");
+	if ((uint16_t)(idx - vq->last_avail) > vq->ring.num)
+		return silt_err(
+			EPROTO, "available index %u is %u ahead of %u, beyond the queue size %u",
+			idx, (uint16_t)(idx - vq->last_avail), vq->last_avail, vq->ring.num);
+	vq->avail_idx = idx;
+	return 0;
+}
+
+/* Return: the head that the next available entry names, or -errno. */
+static int load_head(const struct silt_virtq *vq)
+{
+	uint16_t slot = silt_ring_slot(&vq->ring, vq->last_avail);
+	uint16_t head;
+
+	if (!silt_access_load16(&vq->ring.avail->ring[slot], &head))
+		return silt_err(EFAULT, "available entry %u cannot be read", slot);
+	if (head >= vq->ring.num)
+		return silt_err(EPROTO, "available entry %u: head %u is beyond the queue size %u",
+				slot, head, vq->ring.num);
+	if (vq->by_head[head])
+		return silt_err(EPROTO, "available entry %u: head %u is still held by the device",
+				slot, head);
+	return head;
+}
+
+/* Return: the next available buffer, or NULL with vq->pop_error set. */
+static struct silt_virtq_slot *take_buffer(struct silt_virtq *vq)
+{
+	struct silt_virtq_slot *slot;
+	int head;
+
+	head = load_head(vq);
+	if (head < 0) {
+		vq->pop_error = head;
+		return NULL;
+	}
+	slot = take_slot(vq);
+	if (!slot) {
+		vq->pop_error = silt_err(ENOMEM, "no memory for an element");
+		return NULL;
+	}
+	vq->pop_error = silt_chain_read(vq, head, slot);
+	if (vq->pop_error) {
+		give_slot(vq, slot);
+		return NULL;
+	}
+	vq->by_head[head] = slot;
+	return slot;
+}
+
+int silt_virtq_pop(struct silt_virtq *vq, struct silt_virtq_elem **out)
+{
+	struct silt_virtq_slot *slot;
+
+	if (vq->pop_error)
+		return silt_err(-vq->pop_error, "the queue broke at available index %u",
+				vq->last_avail);
+	if (vq->last_avail == vq->avail_idx)
+		vq->pop_error = load_avail_idx(vq);
+	if (vq->pop_error || vq->last_avail == vq->avail_idx)
+		return vq->pop_error;
+	slot = take_buffer(vq);
+	if (!slot)
+		return vq->pop_error;
+	vq->last_avail++;
+	vq->inflight++;
+	*out = &slot->elem;
+	return 1;
+}
+
+/* ---- Push and publish ------------------------------------------------------------------------ */
+
+void silt_virtq_push(struct silt_virtq *vq, struct silt_virtq_elem *elem, uint32_t len)
+{
+	vq->staged[vq->nstaged++] = (struct silt_virtq_staged){
+		.slot = (struct silt_virtq_slot *)elem,
+		.len = len,
+	};
+	vq->inflight--;
+}
+
+static bool store_entries(struct silt_virtq *vq)
+{
+	unsigned int i;
+
+	for (i = 0; i < vq->nstaged; i++) {
+		const struct silt_virtq_staged *s = &vq->staged[i];
+		struct vring_used_elem *entry =
+			&vq->ring.used->ring[silt_ring_slot(&vq->ring, vq->used_idx + i)];
+
+		if (!silt_access_store32(&entry->id, s->slot->elem.head) ||
+		    !silt_access_store32(&entry->len, s->len))
+			return false;
+	}
+	return true;
+}
+
+static void mark_entries(struct silt_virtq *vq)
+{
+	unsigned int first = silt_ring_slot(&vq->ring, vq->used_idx);
+	unsigned int to_end = vq->ring.num - first;
+	unsigned int n = vq->nstaged < to_end ? vq->nstaged : to_end;
+
+	silt_mark_used(vq, SILT_USED_ENTRY(first), n * sizeof(struct vring_used_elem));
+	n = vq->nstaged - n;
+	if (n)
+		silt_mark_used(vq, SILT_USED_ENTRY(0), n * sizeof(struct vring_used_elem));
+}
+
+/*
+ * Does the driver want a call? If that cannot be read it gets one: a call too many is harmless.
+ * The fence is the other half of the driver's own between its wish and its look at the index.
+ */
+static bool call_wanted(struct silt_virtq *vq, uint16_t old)
+{
+	uint16_t field;
+
+	silt_fence();
+	if (vq->ring.event_idx)
+		return !silt_access_load16(silt_ring_used_event(&vq->ring), &field) ||
+		       silt_ring_event_passed(field, old, vq->used_idx);
+	return !silt_access_load16(&vq->ring.avail->flags, &field) ||
+	       !(field & VRING_AVAIL_F_NO_INTERRUPT);
+}
+
+static int ring_fault(struct silt_virtq *vq, const char *what)
+{
+	vq->pop_error = -EFAULT;
+	vq->ring_error = -EFAULT;
+	return silt_err(EFAULT, "the used ring's %s cannot be accessed", what);
+}
+
+int silt_virtq_publish(struct silt_virtq *vq)
+{
+	uint16_t old = vq->used_idx, idx = old + vq->nstaged;
+	bool stored;
+
+	if (!vq->nstaged)
+		return 0;
+	silt_virtq_flush(vq);
+	stored = !vq->ring_error && store_entries(vq) &&
+		 silt_access_store16(&vq->ring.used->idx, idx);
+	/* After a fault some may have been stored all the same. */
+	mark_entries(vq);
+	silt_mark_used(vq, SILT_USED_IDX, sizeof(vq->ring.used->idx));
+	if (!SILT_FAULT(publish_unflushed))
+		silt_virtq_flush(vq);
+	give_staged(vq);
+	if (!stored)
+		return ring_fault(vq, "entries and index");
+	vq->used_idx = idx;
+	return call_wanted(vq, old);
+}
+
+/* ---- Kicks ----------------------------------------------------------------------------------- */
+
+static bool store_avail_event(struct silt_virtq *vq)
+{
+	bool ok = silt_access_store16(silt_ring_avail_event(&vq->ring), vq->last_avail);
+
+	silt_mark_used(vq, SILT_USED_EVENT(vq->ring.num), sizeof(vq->last_avail));
+	return ok;
+}
+
+static bool store_flags(struct silt_virtq *vq, uint16_t flags)
+{
+	bool ok;
+
+	if (flags == vq->used_flags)
+		return true;
+	ok = silt_access_store16(&vq->ring.used->flags, flags);
+	silt_mark_used(vq, SILT_USED_FLAGS, sizeof(flags));
+	vq->used_flags = flags;
+	return ok;
+}
+
+int silt_virtq_enable_kick(struct silt_virtq *vq)
+{
+	uint16_t idx;
+	bool ok = vq->ring.event_idx ? store_avail_event(vq) : store_flags(vq, 0);
+
+	if (!SILT_FAULT(publish_unflushed) && !SILT_FAULT(stop_unflushed))
+		silt_virtq_flush(vq);
+	if (!ok)
+		return ring_fault(vq, "wish for kicks");
+	/* The driver stores its index, then looks whether a kick is wanted; here the reverse. */
+	silt_fence();
+	if (!silt_access_load16(&vq->ring.avail->idx, &idx))
+		return ring_fault(vq, "available index");
+	return idx != vq->last_avail;
+}
+
+int silt_virtq_disable_kick(struct silt_virtq *vq)
+{
+	bool ok;
+
+	/* With an event index, one that stays behind asks for no kicks. */
+	if (vq->ring.event_idx)
+		return 0;
+	ok = store_flags(vq, VRING_USED_F_NO_NOTIFY);
+	silt_virtq_flush(vq);
+	return ok ? 0 : ring_fault(vq, "flags");
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "virtq/fault.h"
+
+#define PAGE_MASK (SILT_LOG_PAGE_SIZE - 1)
+#define FOUR_GIB  (UINT64_C(1) << 32)
+
+static uint64_t low_memory_size(const struct silt_memory *mem)
+{
+	uint64_t size = 0;
+	unsigned int i;
+
+	for (i = 0; mem && i < silt_memory_count(mem); i++) {
+		const struct silt_memory_region *r = silt_memory_region(mem, i);
+
+		if (r->gpa < FOUR_GIB)
+			size += r->size;
+	}
+	return size;
+}
+
+static bool ends_a_region(const struct silt_memory *mem, uint64_t end)
+{
+	unsigned int i;
+
+	for (i = 0; mem && i < silt_memory_count(mem); i++) {
+		const struct silt_memory_region *r = silt_memory_region(mem, i);
+
+		if (r->gpa + r->size == end)
+			return true;
+	}
+	return false;
+}
+
+static bool is_indirect(const struct silt_virtq *vq, const struct silt_virtq_elem *elem)
+{
+	struct vring_desc desc;
+
+	return silt_ring_load_desc(&vq->ring, elem->head, &desc) &&
+	       desc.flags & VRING_DESC_F_INDIRECT;
+}
+
+/* Where the descriptor of segment @seg points now, whatever it did when it was taken. */
+static uint64_t reread(const struct silt_virtq *vq, const struct silt_virtq_elem *elem,
+		       unsigned int seg)
+{
+	struct vring_desc desc = {.next = elem->head};
+	uint64_t len;
+	void *table;
+	unsigned int i;
+
+	for (i = 0; i <= seg; i++) {
+		if (desc.next >= vq->ring.num || !silt_ring_load_desc(&vq->ring, desc.next, &desc))
+			return elem->gpa[seg];
+		if (!(desc.flags & VRING_DESC_F_INDIRECT))
+			continue;
+		len = (seg + 1) * sizeof(desc);
+		table = silt_memory_translate(vq->mem, desc.addr, &len);
+		if (!table || len < (seg + 1) * sizeof(desc) ||
+		    !silt_access_copy(&desc, (char *)table + seg * sizeof(desc), sizeof(desc)))
+			return elem->gpa[seg];
+		break;
+	}
+	return desc.addr;
+}
+
+/* The last page of a range gets lost. */
+static void cut_last_page(uint64_t gpa, uint64_t *len)
+{
+	uint64_t last_page = (gpa + *len - 1) & ~PAGE_MASK;
+
+	*len = last_page > gpa ? last_page - gpa : 0;
+}
+
+static bool data_dropped(const struct silt_virtq *vq, const struct silt_virtq_elem *elem,
+			 unsigned int seg)
+{
+	return SILT_FAULT(data_unlogged) ||
+	       (SILT_FAULT(second_seg_unlogged) && seg > elem->nread) ||
+	       (SILT_FAULT(batch_first_only) && vq->nstaged) ||
+	       (SILT_FAULT(indirect_unlogged) && is_indirect(vq, elem));
+}
+
+void silt_fault_data(const struct silt_virtq *vq, const struct silt_virtq_elem *elem,
+		     unsigned int seg, uint64_t *gpa, uint64_t *len)
+{
+	uint64_t end = *gpa + *len, in_page = *gpa & PAGE_MASK;
+	bool straddles = in_page + *len > SILT_LOG_PAGE_SIZE;
+
+	if (data_dropped(vq, elem, seg))
+		*len = 0;
+	if (SILT_FAULT(desc_reread))
+		*gpa += reread(vq, elem, seg) - elem->gpa[seg];
+	if (SILT_FAULT(gpa_as_offset) && *gpa >= FOUR_GIB)
+		*gpa += low_memory_size(vq->mem) - FOUR_GIB;
+	if (SILT_FAULT(data_first_page_only) && straddles)
+		*len = SILT_LOG_PAGE_SIZE - in_page;
+	if (SILT_FAULT(straddle2) && straddles && *len < SILT_LOG_PAGE_SIZE)
+		*len = SILT_LOG_PAGE_SIZE - in_page;
+	if (SILT_FAULT(data_last_page) && straddles)
+		cut_last_page(*gpa, len);
+	if (SILT_FAULT(last_byte) && ends_a_region(vq->mem, end))
+		cut_last_page(*gpa, len);
+	if (SILT_FAULT(page_shift)) {
+		*gpa -= in_page;
+		*len = (*len + PAGE_MASK) & ~PAGE_MASK;
+	}
+}
+
+void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, uint64_t *len)
+{
+	bool flags = *off == SILT_USED_FLAGS;
+	bool idx = *off == SILT_USED_IDX;
+	bool event = *off == SILT_USED_EVENT(vq->ring.num);
+	bool entry = !flags && !idx && !event;
+	bool wrapped = *off == SILT_USED_ENTRY(0) && vq->used_idx >= vq->ring.num / 2;
+
+	if ((SILT_FAULT(used_entry_unlogged) && entry) ||
+	    (SILT_FAULT(used_index_unlogged) && idx) || (SILT_FAULT(event_unlogged) && event) ||
+	    (SILT_FAULT(flags_unlogged) && flags) || (SILT_FAULT(wrap_unlogged) && wrapped))
+		*len = 0;
+	if (SILT_FAULT(used_gpa_ignored))
+		*off += SILT_LOG_PAGE_SIZE;
+}

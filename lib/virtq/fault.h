@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef SILT_VIRTQ_FAULT_H
+#define SILT_VIRTQ_FAULT_H
+
+#include "base/mutant.h"
+#include "virtq/queue.h"
+
+/*
+ * What a device that is broken on purpose marks in place of a range: the hooks are empty in every
+ * build but a mutants' one (see base/mutant.h). A length of 0 marks nothing.
+ */
+#ifdef SILT_MUTANTS
+void silt_fault_data(const struct silt_virtq *vq, const struct silt_virtq_elem *elem,
+		     unsigned int seg, uint64_t *gpa, uint64_t *len);
+void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, uint64_t *len);
+#else
+static inline void silt_fault_data(const struct silt_virtq *vq, const struct silt_virtq_elem *elem,
+				   unsigned int seg, uint64_t *gpa, uint64_t *len)
+{
+	(void)vq, (void)elem, (void)seg, (void)gpa, (void)len;
+}
+
+static inline void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, uint64_t *len)
+{
+	(void)vq, (void)off, (void)len;
+}
+#endif
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef SILT_VIRTQ_MARKS_H
+#define SILT_VIRTQ_MARKS_H
+
+#include "virtq/fault.h"
+#include "virtq/queue.h"
+
+/* Mark @len bytes of segment @seg from its byte @off on; they have been stored. */
+static inline void silt_mark_data(struct silt_virtq *vq, const struct silt_virtq_elem *elem,
+				  unsigned int seg, uint64_t off, uint64_t len)
+{
+	uint64_t gpa = elem->gpa[seg] + off;
+
+	if (!vq->log_data)
+		return;
+	silt_fault_data(vq, elem, seg, &gpa, &len);
+	silt_log_write(&vq->writer, gpa, len);
+}
+
+/* Mark @len bytes of the used ring from its byte @off on; they have been stored. */
+static inline void silt_mark_used(struct silt_virtq *vq, uint64_t off, uint64_t len)
+{
+	uint64_t gpa;
+
+	if (!vq->log_used)
+		return;
+	silt_fault_used(vq, &off, &len);
+	/* The frontend chose used_gpa: what wraps must count as outside, not land on page 0. */
+	if (__builtin_add_overflow(vq->used_gpa, off, &gpa))
+		gpa = UINT64_MAX;
+	silt_log_write(&vq->writer, gpa, len);
+}
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef SILT_VIRTQ_QUEUE_H
+#define SILT_VIRTQ_QUEUE_H
+
+#include <silt/virtq.h>
+
+#include "virtq/ring.h"
+
+/* An element and what the queue keeps beside it. Its arrays are kept from use to use. */
+struct silt_virtq_slot {
+	struct silt_virtq_elem elem; /* first, so that a pointer to it is a pointer to the slot */
+	unsigned int room;	     /* segments that elem.iov and elem.gpa can hold */
+	struct silt_memory *mem;     /* the map that iov points into, once the queue has another */
+	struct silt_virtq_slot *next_free;
+};
+
+struct silt_virtq_staged {
+	struct silt_virtq_slot *slot;
+	uint32_t len;
+};
+
+struct silt_virtq {
+	struct silt_ring ring;
+	struct silt_memory *mem;
+	bool started;
+
+	uint16_t last_avail; /* the next available entry to take */
+	uint16_t avail_idx;  /* the driver's index as seen last */
+	uint16_t used_idx;   /* the next used entry to fill */
+	uint16_t used_flags; /* what used->flags holds */
+
+	int pop_error;	/* what every pop returns from now on, or 0 */
+	int ring_error; /* likewise for publish: completions were lost */
+
+	/*
+	 * A head belongs to the device from pop until its used entry is published. So no head is
+	 * taken twice, and in flight and staged elements together are at most ring.num.
+	 */
+	struct silt_virtq_slot **by_head;
+	struct silt_virtq_slot *free_slots;
+	unsigned int inflight;
+
+	struct silt_virtq_staged *staged;
+	unsigned int nstaged;
+
+	struct silt_log_writer writer;
+	bool log_data;
+	bool log_used;
+	uint64_t used_gpa;
+};
+
+/*
+ * Read the chain that starts at @head into @slot's element, each descriptor once.
+ * Return: 0, -EPROTO, -EFAULT or -ENOMEM.
+ */
+int silt_chain_read(const struct silt_virtq *vq, uint16_t head, struct silt_virtq_slot *slot);
+
+#endif
