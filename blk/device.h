@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef BLK_DEVICE_H
+#define BLK_DEVICE_H
+
+#include <silt/backend.h>
+
+#include "blk/blk.h"
+#include "blk/queue.h"
+
+/* The disk as a vhost-user device: what a struct silt_backend is created with. */
+struct blk_device {
+	struct blk_disk disk;
+	unsigned int nqueues;
+	struct blk_queue queues[BLK_MAX_QUEUES];
+	struct silt_backend_ops ops;
+	uint64_t features;	      /* acknowledged */
+	bool writeback;		      /* the configuration field wce */
+	struct silt_backend *backend; /* of the connection being served */
+};
+
+/*
+ * Open the image and make a device of it.
+ *
+ * Return: 0, or -errno: the image cannot be used, or -EINVAL an option is out of bounds.
+ */
+int blk_device_create(struct blk_device *dev, const struct blk_options *opt);
+
+/* No backend may be using it. */
+void blk_device_destroy(struct blk_device *dev);
+
+#endif

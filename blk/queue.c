@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <silt/error.h>
+
+#include "base/err.h"
+#include "blk/mutant.h"
+#include "blk/notice.h"
+#include "blk/queue.h"
+#include "blk/request.h"
+
+/*
+ * Longest look for work before sleeping: about what falling asleep and being woken costs. It
+ * shrinks while sleeps are longer than that, so an idle disk costs nothing.
+ */
+#define POLL_MAX_NS 32000
+#define POLL_MIN_NS 4000
+
+/* How often a ring whose driver does not kick is looked at while it is quiet. */
+#define NO_KICK_NS 100000
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * UINT64_C(1000000000) + ts.tv_nsec;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* ---- The queue's thread ---------------------------------------------------------------------- */
+
+void blk_queue_break(struct blk_queue *q)
+{
+	if (q->broken)
+		return;
+	q->broken = true;
+	blk_notice("queue %u stopped: %s", q->index, silt_errmsg());
+	q->disk->notify.error(q->disk->notify.arg, q->index);
+}
+
+static void watch_log(struct blk_queue *q)
+{
+	const struct silt_log_counters *c = silt_virtq_counters(q->vq);
+
+	if (__builtin_expect(!(c->faults | c->outside), 1) || q->log_trouble_told)
+		return;
+	q->log_trouble_told = true;
+	blk_notice("queue %u: the dirty log is incomplete (%s): the migration must be given up",
+		   q->index, c->faults ? "its file was truncated" : "it ends before guest memory");
+	q->disk->notify.error(q->disk->notify.arg, q->index);
+}
+
+static void publish(struct blk_queue *q)
+{
+	int ret;
+
+	if (!q->staged)
+		return;
+	q->staged = 0;
+	ret = silt_virtq_publish(q->vq);
+	if (ret > 0)
+		q->disk->notify.call(q->disk->notify.arg, q->index);
+	else if (ret < 0)
+		blk_queue_break(q);
+	watch_log(q);
+}
+
+static unsigned int take_available(struct blk_queue *q)
+{
+	struct silt_virtq_elem *elem;
+	unsigned int n = 0;
+	int ret = 0;
+
+	while (!q->broken && q->inflight < BLK_DEPTH) {
+		ret = silt_virtq_pop(q->vq, &elem);
+		if (ret <= 0)
+			break;
+		n++;
+		ret = blk_request_begin(q, elem);
+		if (ret < 0)
+			break;
+	}
+	if (ret < 0)
+		blk_queue_break(q);
+	if (n && q->kicks_on) {
+		q->kicks_on = false;
+		if (silt_virtq_disable_kick(q->vq) < 0)
+			blk_queue_break(q);
+	}
+	return n;
+}
+
+static unsigned int advance_completed(struct blk_queue *q)
+{
+	struct blk_io *io;
+	unsigned int n = 0;
+
+	for (; (io = blk_engine_take(q->engine)); n++)
+		blk_request_advance(q, io);
+	return n;
+}
+
+static unsigned int take_completed(struct blk_queue *q, int64_t wait_ns)
+{
+	if (q->engine->ops->run(q->engine, wait_ns) < 0)
+		blk_queue_break(q);
+	return advance_completed(q);
+}
+
+/* One round: all that is available, all that is completed. Return: how much there was. */
+static unsigned int serve(struct blk_queue *q)
+{
+	unsigned int n = take_available(q);
+
+	if (q->inflight)
+		n += take_completed(q, 0);
+	publish(q);
+	return n;
+}
+
+static void adapt_polling(struct blk_queue *q, uint64_t slept_ns)
+{
+	if (slept_ns > POLL_MAX_NS) {
+		q->poll_ns /= 2;
+		return;
+	}
+	q->poll_ns = q->poll_ns < POLL_MIN_NS ? POLL_MIN_NS : q->poll_ns * 2;
+	if (q->poll_ns > POLL_MAX_NS)
+		q->poll_ns = POLL_MAX_NS;
+}
+
+static void sleep_until_event(struct blk_queue *q, uint64_t now)
+{
+	int64_t wait = -1;
+
+	/* Where no request can be taken, only completions and the control thread matter. */
+	if (!q->broken && q->inflight < BLK_DEPTH) {
+		int ret = silt_virtq_enable_kick(q->vq);
+
+		q->kicks_on = true;
+		if (ret > 0)
+			return;
+		if (ret < 0)
+			blk_queue_break(q);
+		else if (q->engine->kick_fd < 0)
+			wait = NO_KICK_NS;
+	}
+	take_completed(q, wait);
+	publish(q);
+	adapt_polling(q, now_ns() - now);
+	q->idle_since = 0;
+}
+
+static void rest(struct blk_queue *q)
+{
+	uint64_t now = now_ns();
+
+	if (!q->idle_since)
+		q->idle_since = now;
+	if (now - q->idle_since < q->poll_ns)
+		relax();
+	else
+		sleep_until_event(q, now);
+}
+
+static void drain(struct blk_queue *q)
+{
+	/* An engine that is out of order completes nothing more. */
+	while (q->inflight && !q->engine->ops->run(q->engine, -1))
+		advance_completed(q);
+	publish(q);
+}
+
+static void report(struct blk_queue *q, enum blk_queue_state state)
+{
+	q->is = state;
+	pthread_cond_broadcast(&q->changed);
+}
+
+/* Do what the control thread wants. Return: false if that is to stop. */
+static bool obey(struct blk_queue *q)
+{
+	enum blk_queue_state want = __atomic_load_n(&q->want, __ATOMIC_ACQUIRE);
+
+	if (want == BLK_QUEUE_RUNNING)
+		return true;
+	if (want == BLK_QUEUE_STOPPED)
+		return false;
+	blk_mutant_parked(q);
+	pthread_mutex_lock(&q->lock);
+	report(q, BLK_QUEUE_PARKED);
+	while (q->want == BLK_QUEUE_PARKED)
+		pthread_cond_wait(&q->changed, &q->lock);
+	want = q->want;
+	if (want == BLK_QUEUE_RUNNING)
+		report(q, want);
+	pthread_mutex_unlock(&q->lock);
+	return want == BLK_QUEUE_RUNNING;
+}
+
+static int create_engine(struct blk_queue *q)
+{
+	struct blk_disk *disk = q->disk;
+
+	if (disk->aio != BLK_AIO_SYNC) {
+		if (!blk_uring_create(&disk->img, q->kick_fd, q->control_fd, &q->engine))
+			return 0;
+		if (!__atomic_exchange_n(&disk->told_sync, true, __ATOMIC_RELAXED))
+			blk_notice("%s; going on with plain system calls", silt_errmsg());
+	}
+	return blk_sync_create(&disk->img, q->kick_fd, q->control_fd, &q->engine);
+}
+
+static void *queue_main(void *arg)
+{
+	struct blk_queue *q = arg;
+	int ret = create_engine(q);
+
+	pthread_mutex_lock(&q->lock);
+	q->start_error = ret;
+	report(q, ret < 0 ? BLK_QUEUE_STOPPED : BLK_QUEUE_RUNNING);
+	pthread_mutex_unlock(&q->lock);
+	if (ret < 0)
+		return NULL;
+
+	while (obey(q)) {
+		if (serve(q))
+			q->idle_since = 0;
+		else
+			rest(q);
+	}
+	drain(q);
+	q->engine->ops->destroy(q->engine);
+	return NULL;
+}
+
+/* ---- The control thread ---------------------------------------------------------------------- */
+
+void blk_queue_init(struct blk_queue *q, struct blk_disk *disk, unsigned int index)
+{
+	*q = (struct blk_queue){
+		.disk = disk,
+		.index = index,
+		.kick_fd = -1,
+		.control_fd = -1,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.changed = PTHREAD_COND_INITIALIZER,
+	};
+}
+
+void blk_queue_destroy(struct blk_queue *q)
+{
+	pthread_cond_destroy(&q->changed);
+	pthread_mutex_destroy(&q->lock);
+}
+
+static void order(struct blk_queue *q, enum blk_queue_state want)
+{
+	pthread_mutex_lock(&q->lock);
+	__atomic_store_n(&q->want, want, __ATOMIC_RELEASE);
+	eventfd_write(q->control_fd, 1);
+	pthread_cond_broadcast(&q->changed);
+	while (want != BLK_QUEUE_STOPPED && q->is != want)
+		pthread_cond_wait(&q->changed, &q->lock);
+	pthread_mutex_unlock(&q->lock);
+}
+
+static int run_thread(struct blk_queue *q)
+{
+	int ret = pthread_create(&q->thread, NULL, queue_main, q);
+	char name[16];
+
+	if (ret)
+		return silt_err_sys(ret, "no thread for queue %u", q->index);
+	snprintf(name, sizeof(name), "silt-blk-%u", q->index);
+	pthread_setname_np(q->thread, name);
+
+	pthread_mutex_lock(&q->lock);
+	while (q->is == BLK_QUEUE_STOPPED && !q->start_error)
+		pthread_cond_wait(&q->changed, &q->lock);
+	ret = q->start_error;
+	pthread_mutex_unlock(&q->lock);
+	if (ret < 0) {
+		pthread_join(q->thread, NULL);
+		return silt_err_sys(-ret, "no I/O engine for queue %u", q->index);
+	}
+	return 0;
+}
+
+int blk_queue_start(struct blk_queue *q, struct silt_virtq *vq, int kick_fd)
+{
+	int ret = blk_requests_create(q);
+
+	if (ret < 0)
+		return ret;
+	q->control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (q->control_fd < 0) {
+		ret = silt_err_sys(errno, "no control eventfd for queue %u", q->index);
+		goto free;
+	}
+	/* Whoever else reads it must not make the queue's thread wait. */
+	if (kick_fd >= 0)
+		fcntl(kick_fd, F_SETFL, fcntl(kick_fd, F_GETFL) | O_NONBLOCK);
+	q->vq = vq;
+	q->kick_fd = kick_fd;
+	q->inflight = q->staged = 0;
+	q->broken = q->log_trouble_told = false;
+	q->kicks_on = true;
+	q->idle_since = 0;
+	q->poll_ns = POLL_MAX_NS;
+	q->start_error = 0;
+	q->is = BLK_QUEUE_STOPPED;
+	q->want = BLK_QUEUE_RUNNING;
+	ret = run_thread(q);
+	if (!ret)
+		return 0;
+	close(q->control_fd);
+free:
+	blk_requests_destroy(q);
+	return ret;
+}
+
+void blk_queue_stop(struct blk_queue *q)
+{
+	order(q, BLK_QUEUE_STOPPED);
+	pthread_join(q->thread, NULL);
+	close(q->control_fd);
+	q->control_fd = -1;
+	blk_requests_destroy(q);
+	q->vq = NULL;
+}
+
+void blk_queue_pause(struct blk_queue *q)
+{
+	order(q, BLK_QUEUE_PARKED);
+}
+
+void blk_queue_resume(struct blk_queue *q)
+{
+	order(q, BLK_QUEUE_RUNNING);
+}
