@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "vhost/backend_impl.h"
+
+#define VHOST_BITS (SILT_VHOST_F_LOG_ALL | SILT_VHOST_F_PROTOCOL_FEATURES)
+
+void silt_vring_conf_init(struct silt_vring_conf *r)
+{
+	*r = (struct silt_vring_conf){.kick_fd = -1, .call_fd = -1, .err_fd = -1, .set_base = -1};
+}
+
+struct silt_conf *silt_conf_begin(struct silt_backend *b)
+{
+	memcpy(b->next, b->now, sizeof(*b->now) + b->ops.nqueues * sizeof(b->now->rings[0]));
+	return b->next;
+}
+
+static bool aligned(const void *p, uintptr_t align)
+{
+	return !((uintptr_t)p & (align - 1));
+}
+
+bool silt_vring_resolve(const struct silt_conf *c, unsigned int q, struct silt_virtq_layout *l)
+{
+	const struct silt_vring_conf *r = &c->rings[q];
+
+	l->num = r->num;
+	l->desc = silt_memory_user_to_hva(c->mem, r->desc, silt_virtq_desc_size(l->num));
+	l->avail = silt_memory_user_to_hva(c->mem, r->avail, silt_virtq_avail_size(l->num));
+	l->used = silt_memory_user_to_hva(c->mem, r->used, silt_virtq_used_size(l->num));
+	l->features = c->features & ~VHOST_BITS;
+	return l->desc && l->avail && l->used && aligned(l->desc, 16) && aligned(l->avail, 2) &&
+	       aligned(l->used, 4);
+}
+
+/* Does a running ring have to be drained, or may an idle one become ready? */
+static bool needs_restart(const struct silt_backend *b, unsigned int q)
+{
+	const struct silt_conf *now = b->now, *next = b->next;
+	const struct silt_vring_conf *old = &now->rings[q], *new = &next->rings[q];
+
+	if ((now->features ^ next->features) & ~SILT_VHOST_F_LOG_ALL)
+		return true;
+	if (b->rings[q].running ? !silt_memory_kept(now->mem, next->mem) : now->mem != next->mem)
+		return true;
+	return old->num != new->num || old->addr_set != new->addr_set || old->desc != new->desc ||
+	       old->avail != new->avail || old->used != new->used ||
+	       old->kick_set != new->kick_set || old->kick_fd != new->kick_fd ||
+	       silt_vring_enabled(now, q) != silt_vring_enabled(next, q) || new->set_base >= 0;
+}
+
+static bool needs_park(const struct silt_backend *b, unsigned int q)
+{
+	const struct silt_conf *now = b->now, *next = b->next;
+	const struct silt_vring_conf *old = &now->rings[q], *new = &next->rings[q];
+
+	return now->mem != next->mem || now->log != next->log || now->log_fd != next->log_fd ||
+	       silt_conf_logs_data(now) != silt_conf_logs_data(next) ||
+	       old->log_used != new->log_used || old->log_gpa != new->log_gpa ||
+	       old->call_fd != new->call_fd || old->err_fd != new->err_fd;
+}
+
+static void ring_stop(struct silt_backend *b, unsigned int q)
+{
+	struct silt_vring *ring = &b->rings[q];
+
+	b->ops.queue_stop(b->dev, q);
+	ring->base = silt_virtq_stop(ring->vq);
+	ring->running = false;
+}
+
+void silt_stop_all(struct silt_backend *b)
+{
+	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
+		if (b->rings[q].running)
+			ring_stop(b, q);
+	}
+}
+
+static void quiesce(struct silt_backend *b)
+{
+	struct silt_vring *ring;
+
+	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
+		ring = &b->rings[q];
+		ring->step = SILT_VRING_KEEP;
+		if (needs_restart(b, q)) {
+			ring->step = SILT_VRING_RESTART;
+			ring->failed = false;
+			if (ring->running)
+				ring_stop(b, q);
+		} else if (ring->running && needs_park(b, q)) {
+			ring->step = SILT_VRING_PARK;
+			b->ops.queue_pause(b->dev, q);
+		}
+	}
+}
+
+/* Give a parked ring, or one about to run, all that may change without draining it. */
+static void ring_configure(struct silt_backend *b, unsigned int q)
+{
+	const struct silt_vring_conf *r = &b->now->rings[q];
+	struct silt_vring *ring = &b->rings[q];
+	bool data = silt_conf_logs_data(b->now);
+
+	silt_virtq_set_log(ring->vq, data || r->log_used ? b->now->log : NULL, data, r->log_used,
+			   r->log_gpa);
+	silt_notifier_set(&ring->call, r->call_fd);
+	silt_notifier_set(&ring->err, r->err_fd);
+	silt_notifier_set(&ring->log, data || r->log_used ? b->now->log_fd : -1);
+}
+
+static bool ring_ready(const struct silt_backend *b, unsigned int q, struct silt_virtq_layout *l)
+{
+	const struct silt_vring_conf *r = &b->now->rings[q];
+
+	return r->num && r->addr_set && r->kick_set && silt_vring_enabled(b->now, q) &&
+	       !b->rings[q].failed && silt_vring_resolve(b->now, q, l);
+}
+
+static int ring_start(struct silt_backend *b, unsigned int q)
+{
+	struct silt_vring *ring = &b->rings[q];
+	struct silt_virtq_layout layout;
+	int ret;
+
+	if (!ring_ready(b, q, &layout))
+		return 0;
+	ret = silt_virtq_start(ring->vq, &layout, b->now->mem, ring->base);
+	if (ret < 0) {
+		ring->failed = true;
+		return ret;
+	}
+	ring_configure(b, q);
+	ret = b->ops.queue_start(b->dev, q, ring->vq, b->now->rings[q].kick_fd);
+	if (ret < 0) {
+		silt_virtq_stop(ring->vq);
+		ring->failed = true;
+		return silt_err_sys(-ret, "queue %u: the device cannot run it", q);
+	}
+	ring->running = true;
+	return 0;
+}
+
+static bool log_replaced(const struct silt_backend *b)
+{
+	return b->now->log && b->next->log && b->now->log != b->next->log;
+}
+
+/* Parked rings go on last: while a ring may still fail to start, they have not moved. */
+static int wake(struct silt_backend *b)
+{
+	unsigned int q;
+	int ret;
+
+	for (q = 0; q < b->ops.nqueues; q++) {
+		if (b->rings[q].step != SILT_VRING_RESTART || b->rings[q].running)
+			continue;
+		ret = ring_start(b, q);
+		if (ret < 0)
+			return ret;
+	}
+	for (q = 0; q < b->ops.nqueues; q++) {
+		if (b->rings[q].step != SILT_VRING_PARK)
+			continue;
+		if (!SILT_FAULT(log_swap_lost) || !log_replaced(b))
+			ring_configure(b, q);
+		silt_virtq_set_memory(b->rings[q].vq, b->now->mem);
+		b->ops.queue_resume(b->dev, q);
+	}
+	return 0;
+}
+
+/* Go on as before. A ring that cannot even do that stays stopped, and the frontend is told. */
+static void wake_as_before(struct silt_backend *b)
+{
+	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
+		if (b->rings[q].step == SILT_VRING_RESTART)
+			b->rings[q].failed = false;
+	}
+	while (wake(b) < 0)
+		;
+	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
+		if (b->rings[q].step == SILT_VRING_RESTART && b->rings[q].failed)
+			silt_notifier_signal(&b->rings[q].err);
+	}
+}
+
+static void tell_features(struct silt_backend *b)
+{
+	const struct silt_conf *now = b->now, *before = b->next;
+
+	if (b->ops.set_features && now->acked &&
+	    (!before->acked || (now->features ^ before->features) & ~VHOST_BITS))
+		b->ops.set_features(b->dev, now->features & ~VHOST_BITS);
+}
+
+static void swap_confs(struct silt_backend *b)
+{
+	struct silt_conf *now = b->now;
+
+	b->now = b->next;
+	b->next = now;
+	tell_features(b);
+}
+
+static void put_unshared(const struct silt_conf *gone, const struct silt_conf *kept)
+{
+	if (gone->mem != kept->mem)
+		silt_memory_put(gone->mem);
+	if (gone->log != kept->log)
+		silt_log_put(gone->log);
+}
+
+static void close_replaced(int gone, int kept)
+{
+	if (gone >= 0 && gone != kept)
+		close(gone);
+}
+
+static void close_unshared(const struct silt_conf *gone, const struct silt_conf *kept,
+			   unsigned int nqueues)
+{
+	close_replaced(gone->log_fd, kept->log_fd);
+	for (unsigned int q = 0; q < nqueues; q++) {
+		close_replaced(gone->rings[q].kick_fd, kept->rings[q].kick_fd);
+		close_replaced(gone->rings[q].call_fd, kept->rings[q].call_fd);
+		close_replaced(gone->rings[q].err_fd, kept->rings[q].err_fd);
+	}
+}
+
+static void take_bases(struct silt_backend *b)
+{
+	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
+		if (b->now->rings[q].set_base >= 0)
+			b->rings[q].base = b->now->rings[q].set_base;
+		b->now->rings[q].set_base = -1;
+	}
+}
+
+/* Is there anything that a ring logs under @old and not, or elsewhere, under @new? */
+static bool logs_less(const struct silt_conf *old, const struct silt_conf *new, unsigned int q)
+{
+	if (!old->log)
+		return false;
+	return old->log != new->log || (silt_conf_logs_data(old) && !silt_conf_logs_data(new)) ||
+	       (old->rings[q].log_used && !new->rings[q].log_used);
+}
+
+/* A ring did not start: back to the old configuration, now in b->next. */
+static void roll_back(struct silt_backend *b, const uint16_t *bases)
+{
+	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
+		if (b->rings[q].step != SILT_VRING_RESTART)
+			continue;
+		if (!b->rings[q].running) {
+			b->rings[q].base = bases[q];
+			continue;
+		}
+		ring_stop(b, q);
+		/* What it wrote meanwhile is unknown to the old log. */
+		if (logs_less(b->next, b->now, q))
+			silt_log_set_trouble(b->next->log, SILT_LOG_OUTSIDE);
+	}
+	swap_confs(b);
+	wake_as_before(b);
+}
+
+int silt_commit(struct silt_backend *b)
+{
+	uint16_t bases[256];
+	int ret = silt_log_plan(b);
+
+	if (ret < 0) {
+		put_unshared(b->next, b->now);
+		return ret;
+	}
+	quiesce(b);
+	for (unsigned int q = 0; q < b->ops.nqueues; q++)
+		bases[q] = b->rings[q].base;
+	ret = silt_log_carry(b);
+	if (ret < 0) {
+		wake_as_before(b);
+		put_unshared(b->next, b->now);
+		return ret;
+	}
+	swap_confs(b);
+	take_bases(b);
+	ret = wake(b);
+	if (ret < 0) {
+		roll_back(b, bases);
+		put_unshared(b->next, b->now);
+		return ret;
+	}
+	put_unshared(b->next, b->now);
+	close_unshared(b->next, b->now, b->ops.nqueues);
+	return 0;
+}
+
+int silt_commit_fds(struct silt_backend *b, struct silt_vhost_msg *msg)
+{
+	int ret = silt_commit(b);
+
+	if (!ret)
+		msg->nfds = 0;
+	return ret;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef SILT_VHOST_BACKEND_IMPL_H
+#define SILT_VHOST_BACKEND_IMPL_H
+
+#include <silt/backend.h>
+#include <silt/vhost_user.h>
+
+#include "vhost/notify.h"
+
+/*
+ * What the frontend has asked for (struct silt_conf) is kept apart from what runs (struct
+ * silt_vring). A handler describes the wanted configuration in b->next and calls silt_commit(),
+ * which parks or stops the queues that the difference concerns, carries marks over to a new log,
+ * and lets them go on. If any of that fails nothing has changed. So the order that law 4 demands
+ * stands in one place, and a refused request changes nothing.
+ */
+
+enum silt_vring_enable {
+	SILT_VRING_INITIAL, /* enabled exactly if protocol features were not acknowledged */
+	SILT_VRING_ON,
+	SILT_VRING_OFF,
+};
+
+/* One ring as the frontend described it. */
+struct silt_vring_conf {
+	uint32_t num; /* 0: not set */
+	bool addr_set;
+	bool log_used; /* SILT_VHOST_VRING_F_LOG */
+	bool kick_set; /* with kick_fd -1: poll the ring */
+	enum silt_vring_enable enable;
+	uint64_t desc; /* user addresses */
+	uint64_t avail;
+	uint64_t used;
+	uint64_t log_gpa;
+	int kick_fd;
+	int call_fd;
+	int err_fd;
+	int32_t set_base; /* the base to go on from, -1: from where it is */
+};
+
+struct silt_conf {
+	bool acked; /* SET_FEATURES has come */
+	uint64_t features;
+	struct silt_memory *mem;
+	struct silt_log *log; /* the frontend's, or a held one, or NULL */
+	int log_fd;
+	struct silt_vring_conf rings[];
+};
+
+/* What a commit does with a ring. */
+enum silt_vring_step {
+	SILT_VRING_KEEP,
+	SILT_VRING_PARK,
+	SILT_VRING_RESTART, /* stop it if it runs; start it if it is ready then */
+};
+
+/* One ring as it runs. The notifiers are read by the queue's thread, and set while it is parked. */
+struct silt_vring {
+	struct silt_virtq *vq;
+	bool running;
+	bool failed; /* could not be started: leave it until its configuration changes */
+	enum silt_vring_step step;
+	uint16_t base; /* while not running */
+	struct silt_notifier call;
+	struct silt_notifier err;
+	struct silt_notifier log; /* set while a log is written to */
+};
+
+struct silt_backend {
+	struct silt_backend_ops ops;
+	void *dev;
+	int fd;
+	int error;	   /* the connection is unusable since */
+	uint64_t protocol; /* protocol features acknowledged */
+	uint8_t status;
+	struct silt_conf *now;
+	struct silt_conf *next;
+	struct silt_vring *rings;
+	uint64_t refusals;
+	char last_refusal[288];
+	struct silt_vhost_rx rx;
+	struct silt_vhost_msg reply;
+};
+
+typedef int silt_request_fn(struct silt_backend *b, struct silt_vhost_msg *msg);
+
+static inline bool silt_vring_enabled(const struct silt_conf *c, unsigned int q)
+{
+	if (c->rings[q].enable == SILT_VRING_INITIAL)
+		return !(c->features & SILT_VHOST_F_PROTOCOL_FEATURES);
+	return c->rings[q].enable == SILT_VRING_ON;
+}
+
+static inline bool silt_conf_logs_data(const struct silt_conf *c)
+{
+	return c->features & SILT_VHOST_F_LOG_ALL;
+}
+
+/* ---- backend.c */
+
+/* Answer the request at hand with @size bytes of b->reply's payload, or with a number. */
+int silt_answer(struct silt_backend *b, uint32_t size);
+int silt_answer_u64(struct silt_backend *b, uint64_t value);
+
+/* ---- backend_commit.c */
+
+/* b->next as a copy of b->now. Pointers in it that the handler replaces are its own new ones. */
+struct silt_conf *silt_conf_begin(struct silt_backend *b);
+
+/*
+ * Make b->next the configuration. Return: 0, b->now took over what the handler put into b->next;
+ * or -errno: nothing changed, b->next's new memory map and log are put, new fds are the caller's.
+ */
+int silt_commit(struct silt_backend *b);
+
+/* silt_commit() for a handler that put @msg's fds into b->next: they are b->now's if it worked. */
+int silt_commit_fds(struct silt_backend *b, struct silt_vhost_msg *msg);
+
+void silt_vring_conf_init(struct silt_vring_conf *r);
+void silt_stop_all(struct silt_backend *b);
+
+/* Where a ring lies, if it is wholly mapped and aligned. */
+bool silt_vring_resolve(const struct silt_conf *c, unsigned int q,
+			struct silt_virtq_layout *layout);
+
+/* ---- backend_log.c */
+
+/* Give b->next a held log if it needs one, or take it away. Fails if a log does not reach. */
+int silt_log_plan(struct silt_backend *b);
+
+/* All queues of b->now that used its log are parked or stopped: hand what it holds to b->next's. */
+int silt_log_carry(struct silt_backend *b);
+
+silt_request_fn silt_set_log_base;
+silt_request_fn silt_set_log_fd;
+
+/* ---- backend_memory.c */
+
+/* Is every region of @old still mapped at the same place in @mem? */
+bool silt_memory_kept(const struct silt_memory *old, const struct silt_memory *mem);
+
+silt_request_fn silt_set_mem_table;
+silt_request_fn silt_get_max_mem_slots;
+silt_request_fn silt_add_mem_reg;
+silt_request_fn silt_rem_mem_reg;
+
+/* ---- backend_vring.c */
+
+silt_request_fn silt_set_vring_num;
+silt_request_fn silt_set_vring_addr;
+silt_request_fn silt_set_vring_base;
+silt_request_fn silt_get_vring_base;
+silt_request_fn silt_set_vring_kick;
+silt_request_fn silt_set_vring_call;
+silt_request_fn silt_set_vring_err;
+silt_request_fn silt_set_vring_enable;
+silt_request_fn silt_reset_owner;
+
+#endif

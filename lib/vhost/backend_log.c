@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
+
+#include <silt/range.h>
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "vhost/backend_impl.h"
+
+/* A held log reaches as far as physical addresses do: 52 bits. */
+#define HELD_PAGES_MAX (UINT64_C(1) << (52 - SILT_LOG_PAGE_SHIFT))
+
+static bool ring_logged(const struct silt_vring_conf *r)
+{
+	return r->log_used && r->addr_set && r->num;
+}
+
+static bool logging(const struct silt_backend *b, const struct silt_conf *c)
+{
+	if (silt_conf_logs_data(c))
+		return true;
+	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
+		if (ring_logged(&c->rings[q]))
+			return true;
+	}
+	return false;
+}
+
+/* Pages that a log needs for the used ring of @q, counted from address 0. */
+static int ring_pages(const struct silt_conf *c, unsigned int q, uint64_t *pages)
+{
+	const struct silt_vring_conf *r = &c->rings[q];
+	uint64_t first, last;
+
+	if (!silt_range_pages(r->log_gpa, silt_virtq_used_size(r->num), &first, &last))
+		return silt_err(ERANGE,
+				"queue %u: log address 0x%" PRIx64 " of a used ring of %" PRIu64
+				" bytes wraps",
+				q, r->log_gpa, silt_virtq_used_size(r->num));
+	*pages = last + 1;
+	return 0;
+}
+
+static int ring_outside(const struct silt_conf *c, unsigned int q, uint64_t pages)
+{
+	return silt_err(ERANGE,
+			"queue %u: its used ring is logged up to page 0x%" PRIx64
+			", the log covers 0x%" PRIx64 " pages",
+			q, pages - 1, silt_log_pages(c->log));
+}
+
+/* Checks the rings' log addresses on the way. */
+static int pages_needed(const struct silt_backend *b, const struct silt_conf *c, uint64_t *need)
+{
+	bool real = c->log && !silt_log_held(c->log);
+	uint64_t end = silt_memory_end(c->mem), pages;
+	int ret;
+
+	*need = end ? ((end - 1) >> SILT_LOG_PAGE_SHIFT) + 1 : 1;
+	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
+		if (!ring_logged(&c->rings[q]))
+			continue;
+		ret = ring_pages(c, q, &pages);
+		if (ret < 0)
+			return ret;
+		if (real && pages > silt_log_pages(c->log))
+			return ring_outside(c, q, pages);
+		if (pages > *need)
+			*need = pages;
+	}
+	return 0;
+}
+
+int silt_log_plan(struct silt_backend *b)
+{
+	struct silt_conf *next = b->next;
+	uint64_t need;
+	int ret = pages_needed(b, next, &need);
+
+	if (ret < 0)
+		return ret;
+	if (next->log && !silt_log_held(next->log))
+		return 0;
+	if (!logging(b, next)) {
+		next->log = NULL;
+		return 0;
+	}
+	if (next->log && silt_log_pages(next->log) >= need)
+		return 0;
+	if (need > HELD_PAGES_MAX)
+		return silt_err(ERANGE,
+				"without a log, marks up to page 0x%" PRIx64
+				" would have to be kept, at most 0x%" PRIx64 " can be",
+				need - 1, HELD_PAGES_MAX - 1);
+	return silt_log_hold(need, &next->log);
+}
+
+/* The old log is not complete: everything that it could have told is marked in the new one. */
+static void mark_everything(const struct silt_backend *b, const struct silt_conf *c)
+{
+	const struct silt_memory_region *region;
+	struct silt_log_writer w;
+	unsigned int i;
+
+	silt_log_writer_init(&w);
+	silt_log_writer_set(&w, c->log);
+	for (i = 0; i < silt_memory_count(c->mem); i++) {
+		region = silt_memory_region(c->mem, i);
+		silt_log_write(&w, region->gpa, region->size);
+	}
+	for (i = 0; i < b->ops.nqueues; i++) {
+		if (ring_logged(&c->rings[i]))
+			silt_log_write(&w, c->rings[i].log_gpa,
+				       silt_virtq_used_size(c->rings[i].num));
+	}
+	silt_log_writer_set(&w, NULL);
+}
+
+int silt_log_carry(struct silt_backend *b)
+{
+	struct silt_log *old = b->now->log, *log = b->next->log;
+
+	if (!old || !log || old == log)
+		return 0;
+	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
+		if (b->rings[q].running)
+			silt_virtq_flush(b->rings[q].vq);
+	}
+	if (silt_log_trouble(old)) {
+		mark_everything(b, b->next);
+		return 0;
+	}
+	if (!silt_log_held(old) || SILT_FAULT(held_marks_dropped))
+		return 0;
+	return silt_log_merge(log, old);
+}
+
+/* The size that the log is mapped with; with the fault, regions that come later are outside. */
+static uint64_t mapped_size(const struct silt_backend *b, uint64_t size)
+{
+	uint64_t end = silt_memory_end(b->now->mem);
+
+	if (SILT_FAULT(new_region_unlogged) && end && end / SILT_LOG_PAGE_SIZE / 8 + 1 < size)
+		return end / SILT_LOG_PAGE_SIZE / 8 + 1;
+	return size;
+}
+
+int silt_set_log_base(struct silt_backend *b, struct silt_vhost_msg *msg)
+{
+	const struct silt_vhost_log *wanted = &msg->payload.log;
+	struct silt_conf *next = silt_conf_begin(b);
+	uint64_t offset = SILT_FAULT(log_offset_ignored) ? 0 : wanted->mmap_offset;
+	int ret;
+
+	ret = silt_log_map(msg->fds[0], mapped_size(b, wanted->mmap_size), offset, &next->log);
+	return ret < 0 ? ret : silt_commit(b);
+}
+
+int silt_set_log_fd(struct silt_backend *b, struct silt_vhost_msg *msg)
+{
+	silt_conf_begin(b)->log_fd = msg->fds[0];
+	return silt_commit_fds(b, msg);
+}
