@@ -26,56 +26,64 @@ static bool logging(const struct silt_backend *b, const struct silt_conf *c)
 	return false;
 }
 
-/* Pages that a log needs for the used ring of @q, counted from address 0. */
-static int ring_pages(const struct silt_conf *c, unsigned int q, uint64_t *pages)
+/* Pages that a log needs for the used ring of @q, counted from address 0; 0 if its end wraps. */
+static uint64_t ring_pages(const struct silt_conf *c, unsigned int q)
 {
 	const struct silt_vring_conf *r = &c->rings[q];
 	uint64_t first, last;
 
-	if (!silt_range_pages(r->log_gpa, silt_virtq_used_size(r->num), &first, &last))
+	return silt_range_pages(r->log_gpa, silt_virtq_used_size(r->num), &first, &last) ? last + 1
+											 : 0;
+}
+
+static int check_ring(const struct silt_conf *c, unsigned int q, bool real)
+{
+	uint64_t pages = ring_pages(c, q);
+
+	if (!pages)
 		return silt_err(ERANGE,
 				"queue %u: log address 0x%" PRIx64 " of a used ring of %" PRIu64
 				" bytes wraps",
-				q, r->log_gpa, silt_virtq_used_size(r->num));
-	*pages = last + 1;
+				q, c->rings[q].log_gpa, silt_virtq_used_size(c->rings[q].num));
+	if (real && pages > silt_log_pages(c->log))
+		return silt_err(ERANGE,
+				"queue %u: its used ring is logged up to page 0x%" PRIx64
+				", the log covers 0x%" PRIx64 " pages",
+				q, pages - 1, silt_log_pages(c->log));
 	return 0;
 }
 
-static int ring_outside(const struct silt_conf *c, unsigned int q, uint64_t pages)
-{
-	return silt_err(ERANGE,
-			"queue %u: its used ring is logged up to page 0x%" PRIx64
-			", the log covers 0x%" PRIx64 " pages",
-			q, pages - 1, silt_log_pages(c->log));
-}
-
-/* Checks the rings' log addresses on the way. */
-static int pages_needed(const struct silt_backend *b, const struct silt_conf *c, uint64_t *need)
+/* Are the rings' log addresses possible, and inside the frontend's log if there is one? */
+static int check_rings(const struct silt_backend *b, const struct silt_conf *c)
 {
 	bool real = c->log && !silt_log_held(c->log);
-	uint64_t end = silt_memory_end(c->mem), pages;
-	int ret;
+	int ret = 0;
 
-	*need = end ? ((end - 1) >> SILT_LOG_PAGE_SHIFT) + 1 : 1;
-	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
-		if (!ring_logged(&c->rings[q]))
-			continue;
-		ret = ring_pages(c, q, &pages);
-		if (ret < 0)
-			return ret;
-		if (real && pages > silt_log_pages(c->log))
-			return ring_outside(c, q, pages);
-		if (pages > *need)
-			*need = pages;
+	for (unsigned int q = 0; q < b->ops.nqueues && !ret; q++) {
+		if (ring_logged(&c->rings[q]))
+			ret = check_ring(c, q, real);
 	}
-	return 0;
+	return ret;
+}
+
+static uint64_t pages_needed(const struct silt_backend *b, const struct silt_conf *c)
+{
+	uint64_t end = silt_memory_end(c->mem), pages;
+	uint64_t need = end ? ((end - 1) >> SILT_LOG_PAGE_SHIFT) + 1 : 1;
+
+	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
+		pages = ring_logged(&c->rings[q]) ? ring_pages(c, q) : 0;
+		if (pages > need)
+			need = pages;
+	}
+	return need;
 }
 
 int silt_log_plan(struct silt_backend *b)
 {
 	struct silt_conf *next = b->next;
-	uint64_t need;
-	int ret = pages_needed(b, next, &need);
+	uint64_t need = pages_needed(b, next);
+	int ret = check_rings(b, next);
 
 	if (ret < 0)
 		return ret;
