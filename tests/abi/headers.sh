@@ -21,10 +21,10 @@ for header in "$include"/silt/*.h; do
 	done
 	suffix=c
 	compile gcc -std=gnu11
-	compile gcc -std=c11 -pedantic
-	compile clang -std=c11
+	compile gcc -std=c11 -D_POSIX_C_SOURCE=200809L # siginfo_t
+	compile clang -std=c11 -D_POSIX_C_SOURCE=200809L
 	suffix=cc
-	compile g++ -std=c++17
-	compile clang++ -std=c++17
+	compile g++ -std=c++11
+	compile clang++ -std=c++11
 	echo "$name"
 done

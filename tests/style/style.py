@@ -44,15 +44,19 @@ def check_text(path, name):
 
 
 def run(command, paths):
-    """Lines that a checker prints about @paths."""
+    """Lines that a checker prints about @paths, if it is not content."""
     if not paths:
         return []
     done = subprocess.run(command + [str(path) for path in paths], capture_output=True, text=True,
                           check=False)
     said = (done.stdout + done.stderr).strip().splitlines()
-    if done.returncode and not said:
-        said = [f"{command[0]}: status {done.returncode}"]
-    return said if done.returncode else []
+    return (said or [f"{command[0]}: status {done.returncode}"]) if done.returncode else []
+
+
+def unformatted(paths):
+    said = run(["clang-format", "--dry-run", "-Werror"], paths)
+    names = [re.match(r"(.+?):\d+:\d+: error: ", line) for line in said]
+    return [f"{name}: not as clang-format makes it" for name in sorted({m[1] for m in names if m})]
 
 
 def main(root):
@@ -60,11 +64,10 @@ def main(root):
     wrong = []
     for path in filter(is_source, files):
         wrong += check_text(path, str(path.relative_to(root)))
-    wrong += run(["clang-format", "--dry-run", "-Werror"],
-                 [p for p in files if p.suffix in (".c", ".h")])
+    wrong += unformatted([p for p in files if p.suffix in (".c", ".h")])
     wrong += run(["shellcheck"],
                  [p for p in files if is_script(p) and b"python" not in p.read_bytes()[:40]])
-    wrong += run(["mandoc", "-W", "warning", "-T", "lint"],
+    wrong += run(["mandoc", "-T", "lint", "-W", "warning"],
                  [p for p in files if p.parent.name == "man" and p.suffix in (".1", ".3", ".7")])
     print("\n".join(wrong))
     print(f"{len(files)} files, {len(wrong)} complaints")
