@@ -31,13 +31,13 @@ struct silt_access_entry {
 };
 
 extern const struct silt_access_entry __start_silt_access_table[]
-        __attribute__((weak, visibility("hidden")));
+	__attribute__((weak, visibility("hidden")));
 extern const struct silt_access_entry __stop_silt_access_table[]
-        __attribute__((weak, visibility("hidden")));
+	__attribute__((weak, visibility("hidden")));
 
 /** silt_access_add_table() - what silt_access_register() calls; not for direct use. */
 SILT_API int silt_access_add_table(const struct silt_access_entry *start,
-                                   const struct silt_access_entry *stop);
+				   const struct silt_access_entry *stop);
 
 /** silt_access_take_signals() - what silt_access_install() calls; not for direct use. */
 SILT_API int silt_access_take_signals(void);

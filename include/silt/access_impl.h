@@ -20,11 +20,11 @@ SILT_BEGIN_DECLS
  * One entry of the table. The flags keep it where linkers collect unused sections (R), and in the
  * COMDAT group of a C++ function that is thrown away with its duplicates (?).
  */
-#define SILT_ACCESS_ENTRY(insn, fixup)                                                             \
-	".pushsection silt_access_table, \"aR?\", %%progbits\n\t"                                  \
-	".balign 4\n\t"                                                                            \
-	".long (" insn ") - .\n\t"                                                                 \
-	".long (" fixup ") - .\n\t"                                                                \
+#define SILT_ACCESS_ENTRY(insn, fixup)                            \
+	".pushsection silt_access_table, \"aR?\", %%progbits\n\t" \
+	".balign 4\n\t"                                           \
+	".long (" insn ") - .\n\t"                                \
+	".long (" fixup ") - .\n\t"                               \
 	".popsection\n\t"
 
 /*

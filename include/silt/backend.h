@@ -50,14 +50,15 @@ struct silt_backend_ops {
 	void (*queue_pause)(void *dev, unsigned int q);
 	void (*queue_resume)(void *dev, unsigned int q);
 
-	/* Features were acknowledged (vhost's own bits removed). All queues are stopped or parked. */
+	/* Features were acknowledged (less vhost's own). All queues are stopped or parked. */
 	void (*set_features)(void *dev, uint64_t features);
 
 	/* Fill @buf with @len bytes of configuration from @offset on. Return 0 or -errno. */
 	int (*get_config)(void *dev, void *buf, uint32_t offset, uint32_t len);
 
-	/* The driver (or, with @migration, the monitor) writes configuration. Return 0 or -errno. */
-	int (*set_config)(void *dev, const void *buf, uint32_t offset, uint32_t len, bool migration);
+	/* The driver (with @migration, the monitor) writes configuration. Return 0 or -errno. */
+	int (*set_config)(void *dev, const void *buf, uint32_t offset, uint32_t len,
+			  bool migration);
 
 	/* Back to the initial state. All queues are stopped. */
 	void (*reset)(void *dev);
@@ -74,9 +75,9 @@ struct silt_backend_ops {
  * Thread: any; from here on the control thread. Owns: free with silt_backend_destroy().
  */
 SILT_API int silt_backend_create(const struct silt_backend_ops *ops, void *dev, int fd,
-                                 struct silt_backend **out);
+				 struct silt_backend **out);
 
-/** silt_backend_destroy() - stop all queues, flush their marks, close the connection and all fds. */
+/** silt_backend_destroy() - stop all queues, flush their marks, close the connection. */
 SILT_API void silt_backend_destroy(struct silt_backend *b);
 
 /** silt_backend_fd() - the socket, to poll for POLLIN. */

@@ -38,7 +38,7 @@ typedef void silt_frontend_trace_fn(void *arg, const struct silt_vhost_msg *msg,
  */
 SILT_API int silt_frontend_create(int fd, int timeout_ms, struct silt_frontend **out);
 
-/** silt_frontend_connect() - connect to a listening backend at @path, and silt_frontend_create(). */
+/** silt_frontend_connect() - connect to a backend at @path, and silt_frontend_create(). */
 SILT_API int silt_frontend_connect(const char *path, int timeout_ms, struct silt_frontend **out);
 
 /** silt_frontend_destroy() - close the connection. @f may be NULL. */
@@ -62,13 +62,13 @@ SILT_API int silt_frontend_set_status(struct silt_frontend *f, uint64_t status);
 
 /** @fds: one for each region. At most SILT_VHOST_MEM_TABLE_REGIONS. */
 SILT_API int silt_frontend_set_mem_table(struct silt_frontend *f,
-                                         const struct silt_vhost_mem_region *regions,
-                                         const int *fds, unsigned int n);
+					 const struct silt_vhost_mem_region *regions,
+					 const int *fds, unsigned int n);
 SILT_API int silt_frontend_get_max_mem_slots(struct silt_frontend *f, uint64_t *slots);
 SILT_API int silt_frontend_add_mem_reg(struct silt_frontend *f,
-                                       const struct silt_vhost_mem_region *region, int fd);
+				       const struct silt_vhost_mem_region *region, int fd);
 SILT_API int silt_frontend_rem_mem_reg(struct silt_frontend *f,
-                                       const struct silt_vhost_mem_region *region);
+				       const struct silt_vhost_mem_region *region);
 
 /**
  * silt_frontend_set_log_base() - waits for the reply, which every backend with LOG_SHMFD sends; 0,
@@ -76,12 +76,12 @@ SILT_API int silt_frontend_rem_mem_reg(struct silt_frontend *f,
  * was negotiated
  */
 SILT_API int silt_frontend_set_log_base(struct silt_frontend *f, uint64_t size, uint64_t offset,
-                                        int fd);
+					int fd);
 SILT_API int silt_frontend_set_log_fd(struct silt_frontend *f, int fd);
 
 SILT_API int silt_frontend_set_vring_num(struct silt_frontend *f, unsigned int q, uint32_t num);
 SILT_API int silt_frontend_set_vring_addr(struct silt_frontend *f,
-                                          const struct silt_vhost_vring_addr *addr);
+					  const struct silt_vhost_vring_addr *addr);
 SILT_API int silt_frontend_set_vring_base(struct silt_frontend *f, unsigned int q, uint16_t base);
 
 /** Return: the available index, 0 to 65535, or -errno. */
@@ -95,9 +95,9 @@ SILT_API int silt_frontend_set_vring_enable(struct silt_frontend *f, unsigned in
 
 /** Return: 0, -EREMOTEIO if the backend answered with an empty payload, its way to say no. */
 SILT_API int silt_frontend_get_config(struct silt_frontend *f, uint32_t offset, void *buf,
-                                      uint32_t len);
+				      uint32_t len);
 SILT_API int silt_frontend_set_config(struct silt_frontend *f, uint32_t offset, const void *buf,
-                                      uint32_t len, uint32_t flags);
+				      uint32_t len, uint32_t flags);
 
 SILT_END_DECLS
 

@@ -113,7 +113,7 @@ struct silt_log_pending {
  */
 struct silt_log_counters {
 	uint64_t writes;  /* log writes asked for while logging was on */
-	uint64_t words;   /* atomic ORs done on the log */
+	uint64_t words;	  /* atomic ORs done on the log */
 	uint64_t outside; /* pages that lay beyond the log's end */
 	uint64_t faults;  /* ORs that faulted */
 };
@@ -131,7 +131,7 @@ struct silt_log_writer {
 	uint64_t npages;      /* pages covered; 0 while there is no log */
 	uint64_t whole_first; /* first word that lies wholly inside the log */
 	uint64_t whole_count; /* how many do, from there on */
-	uint32_t skew;        /* bits from words[0] to page 0: 0, 8, ... 56 */
+	uint32_t skew;	      /* bits from words[0] to page 0: 0, 8, ... 56 */
 	uint32_t npending;
 	struct silt_log_pending pending[SILT_LOG_PENDING];
 	struct silt_log_counters count;
@@ -186,7 +186,7 @@ static inline void silt_log_write(struct silt_log_writer *w, uint64_t gpa, uint6
  */
 static inline void silt_log_flush(struct silt_log_writer *w);
 
-/** The two inline functions as exported ones, with the same effect, for callers without a C compiler. */
+/** The two inline functions as exported ones, for callers without a C compiler. */
 SILT_API void silt_log_write_call(struct silt_log_writer *w, uint64_t gpa, uint64_t len);
 SILT_API void silt_log_flush_call(struct silt_log_writer *w);
 

@@ -21,11 +21,11 @@ struct silt_memory;
 
 /** One region. @hva is set by silt. */
 struct silt_memory_region {
-	uint64_t gpa;         /* first guest-physical address */
-	uint64_t size;        /* bytes; any value, not only whole pages */
+	uint64_t gpa;	      /* first guest-physical address */
+	uint64_t size;	      /* bytes; any value, not only whole pages */
 	uint64_t user_addr;   /* first address in the frontend's own address space */
 	uint64_t mmap_offset; /* where the region starts in the file, bytes; any value */
-	void *hva;            /* where gpa is mapped in this process */
+	void *hva;	      /* where gpa is mapped in this process */
 };
 
 /** Regions that one map can hold. */
@@ -56,7 +56,7 @@ SILT_API int silt_memory_create(struct silt_memory **out);
  * Thread: any. Owns: as said above. Blocks: in mmap().
  */
 SILT_API int silt_memory_add(const struct silt_memory *old, const struct silt_memory_region *r,
-                             int fd, struct silt_memory **out);
+			     int fd, struct silt_memory **out);
 
 /**
  * silt_memory_remove() - a new map: @old without one region
@@ -70,7 +70,7 @@ SILT_API int silt_memory_add(const struct silt_memory *old, const struct silt_me
  * Thread: any. Owns: as said above. Blocks: never.
  */
 SILT_API int silt_memory_remove(const struct silt_memory *old, uint64_t gpa, uint64_t user_addr,
-                                uint64_t size, struct silt_memory **out);
+				uint64_t size, struct silt_memory **out);
 
 /** Take one more reference. Return: @m. Thread: any. */
 SILT_API struct silt_memory *silt_memory_get(struct silt_memory *m);
@@ -107,7 +107,7 @@ SILT_API unsigned int silt_memory_count(const struct silt_memory *m);
 
 /** silt_memory_region() - region @i in the order of guest addresses, @i < silt_memory_count(). */
 SILT_API const struct silt_memory_region *silt_memory_region(const struct silt_memory *m,
-                                                             unsigned int i);
+							     unsigned int i);
 
 SILT_END_DECLS
 

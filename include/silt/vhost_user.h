@@ -44,34 +44,34 @@ enum silt_vhost_request {
 };
 
 /** Feature bits that are vhost's own, not the device's. */
-#define SILT_VHOST_F_LOG_ALL           (UINT64_C(1) << 26)
+#define SILT_VHOST_F_LOG_ALL	       (UINT64_C(1) << 26)
 #define SILT_VHOST_F_PROTOCOL_FEATURES (UINT64_C(1) << 30)
 
 /** Protocol feature bits. */
-#define SILT_VHOST_PROTOCOL_F_MQ                  (UINT64_C(1) << 0)
-#define SILT_VHOST_PROTOCOL_F_LOG_SHMFD           (UINT64_C(1) << 1)
-#define SILT_VHOST_PROTOCOL_F_REPLY_ACK           (UINT64_C(1) << 3)
-#define SILT_VHOST_PROTOCOL_F_CONFIG              (UINT64_C(1) << 9)
-#define SILT_VHOST_PROTOCOL_F_RESET_DEVICE        (UINT64_C(1) << 13)
+#define SILT_VHOST_PROTOCOL_F_MQ		  (UINT64_C(1) << 0)
+#define SILT_VHOST_PROTOCOL_F_LOG_SHMFD		  (UINT64_C(1) << 1)
+#define SILT_VHOST_PROTOCOL_F_REPLY_ACK		  (UINT64_C(1) << 3)
+#define SILT_VHOST_PROTOCOL_F_CONFIG		  (UINT64_C(1) << 9)
+#define SILT_VHOST_PROTOCOL_F_RESET_DEVICE	  (UINT64_C(1) << 13)
 #define SILT_VHOST_PROTOCOL_F_CONFIGURE_MEM_SLOTS (UINT64_C(1) << 15)
-#define SILT_VHOST_PROTOCOL_F_STATUS              (UINT64_C(1) << 16)
+#define SILT_VHOST_PROTOCOL_F_STATUS		  (UINT64_C(1) << 16)
 
 /** Header flags. */
-#define SILT_VHOST_VERSION      0x1u
+#define SILT_VHOST_VERSION	0x1u
 #define SILT_VHOST_VERSION_MASK 0x3u
-#define SILT_VHOST_REPLY        0x4u
-#define SILT_VHOST_NEED_REPLY   0x8u
+#define SILT_VHOST_REPLY	0x4u
+#define SILT_VHOST_NEED_REPLY	0x8u
 
 /** vring flags of SET_VRING_ADDR. */
 #define SILT_VHOST_VRING_F_LOG 0x1u
 
 /** SET_VRING_KICK, _CALL and _ERR: queue index, and the flag that says no fd comes along. */
 #define SILT_VHOST_VRING_INDEX_MASK 0xffu
-#define SILT_VHOST_VRING_NO_FD      0x100u
+#define SILT_VHOST_VRING_NO_FD	    0x100u
 
 /** Regions of one SET_MEM_TABLE, fds of one message. */
 #define SILT_VHOST_MEM_TABLE_REGIONS 8
-#define SILT_VHOST_MAX_FDS           8
+#define SILT_VHOST_MAX_FDS	     8
 
 /** Bytes of device configuration that GET_CONFIG and SET_CONFIG carry. */
 #define SILT_VHOST_CONFIG_MAX 256
@@ -204,7 +204,7 @@ SILT_API const char *silt_vhost_request_name(uint32_t request);
  * Return: @buf. Thread: any. Blocks: never.
  */
 SILT_API char *silt_vhost_msg_format(const struct silt_vhost_msg *msg, bool reply, char *buf,
-                                     size_t len);
+				     size_t len);
 
 SILT_END_DECLS
 

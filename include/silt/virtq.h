@@ -22,11 +22,11 @@ SILT_BEGIN_DECLS
 
 /** Where a queue lies. Host addresses; both ends use it. */
 struct silt_virtq_layout {
-	uint16_t num;        /* queue size: a power of two, 1 to 32768 */
-	void *desc;          /* descriptor table, 16 * num bytes, 16-byte aligned */
-	void *avail;         /* available ring, 6 + 2 * num bytes, 2-byte aligned */
-	void *used;          /* used ring, 6 + 8 * num bytes, 4-byte aligned */
-	uint64_t features;   /* negotiated: VIRTIO_RING_F_EVENT_IDX and _INDIRECT_DESC matter here */
+	uint16_t num;	   /* queue size: a power of two, 1 to 32768 */
+	void *desc;	   /* descriptor table, 16 * num bytes, 16-byte aligned */
+	void *avail;	   /* available ring, 6 + 2 * num bytes, 2-byte aligned */
+	void *used;	   /* used ring, 6 + 8 * num bytes, 4-byte aligned */
+	uint64_t features; /* negotiated: VIRTIO_RING_F_EVENT_IDX and _INDIRECT_DESC matter here */
 };
 
 /** Most segments that one buffer may have, indirect ones included (as in QEMU). */
@@ -45,13 +45,13 @@ struct silt_virtq;
  * that crosses regions of guest memory gives several segments.
  */
 struct silt_virtq_elem {
-	uint16_t head;         /* head descriptor */
-	unsigned int nread;    /* device-readable segments: iov[0 .. nread) */
-	unsigned int nwrite;   /* device-writable segments: iov[nread .. nread + nwrite) */
-	uint64_t read_len;     /* bytes of the readable ones, below 2^32 */
-	uint64_t write_len;    /* bytes of the writable ones, below 2^32 */
-	struct iovec *iov;     /* host addresses, fit for preadv(), pwritev() and io_uring */
-	uint64_t *gpa;         /* guest-physical address of each segment */
+	uint16_t head;	     /* head descriptor */
+	unsigned int nread;  /* device-readable segments: iov[0 .. nread) */
+	unsigned int nwrite; /* device-writable segments: iov[nread .. nread + nwrite) */
+	uint64_t read_len;   /* bytes of the readable ones, below 2^32 */
+	uint64_t write_len;  /* bytes of the writable ones, below 2^32 */
+	struct iovec *iov;   /* host addresses, fit for preadv(), pwritev() and io_uring */
+	uint64_t *gpa;	     /* guest-physical address of each segment */
 };
 
 /**
@@ -77,7 +77,7 @@ SILT_API void silt_virtq_destroy(struct silt_virtq *vq);
  * Thread: see struct silt_virtq. Owns: the layout's memory must outlive silt_virtq_stop().
  */
 SILT_API int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_layout *layout,
-                              struct silt_memory *mem, uint16_t last_avail);
+			      struct silt_memory *mem, uint16_t last_avail);
 
 /**
  * silt_virtq_stop() - flush pending marks and forget the ring and the memory map
@@ -86,7 +86,8 @@ SILT_API int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_lay
  */
 SILT_API uint16_t silt_virtq_stop(struct silt_virtq *vq);
 
-/** silt_virtq_set_memory() - translate through @mem from now on; elements in flight stay as they are. */
+/** silt_virtq_set_memory() - translate through @mem from now on; elements in flight stay as they
+ * are. */
 SILT_API void silt_virtq_set_memory(struct silt_virtq *vq, struct silt_memory *mem);
 
 /**
@@ -101,7 +102,7 @@ SILT_API void silt_virtq_set_memory(struct silt_virtq *vq, struct silt_memory *m
  * flight are marked in the new one.
  */
 SILT_API void silt_virtq_set_log(struct silt_virtq *vq, struct silt_log *log, bool data, bool used,
-                                 uint64_t used_gpa);
+				 uint64_t used_gpa);
 
 /** silt_virtq_counters() - the queue's log counters. Thread: any, see struct silt_log_counters. */
 SILT_API const struct silt_log_counters *silt_virtq_counters(const struct silt_virtq *vq);
@@ -124,7 +125,7 @@ SILT_API int silt_virtq_pop(struct silt_virtq *vq, struct silt_virtq_elem **out)
  * Return: 0; -EINVAL if [@off, @off + @len) is not inside them; -EFAULT.
  */
 SILT_API int silt_virtq_read(struct silt_virtq *vq, const struct silt_virtq_elem *elem,
-                             uint64_t off, void *buf, uint64_t len);
+			     uint64_t off, void *buf, uint64_t len);
 
 /**
  * silt_virtq_write() - copy into the writable segments, and mark what was stored
@@ -133,7 +134,7 @@ SILT_API int silt_virtq_read(struct silt_virtq *vq, const struct silt_virtq_elem
  * is marked).
  */
 SILT_API int silt_virtq_write(struct silt_virtq *vq, const struct silt_virtq_elem *elem,
-                              uint64_t off, const void *buf, uint64_t len);
+			      uint64_t off, const void *buf, uint64_t len);
 
 /**
  * silt_virtq_wrote() - mark bytes of the writable segments that were stored by other means
@@ -143,7 +144,7 @@ SILT_API int silt_virtq_write(struct silt_virtq *vq, const struct silt_virtq_ele
  * A range that reaches beyond the segments is cut off at their end.
  */
 SILT_API void silt_virtq_wrote(struct silt_virtq *vq, const struct silt_virtq_elem *elem,
-                               uint64_t off, uint64_t len);
+			       uint64_t off, uint64_t len);
 
 /**
  * silt_virtq_push() - the buffer is done; staged until silt_virtq_publish()
@@ -206,7 +207,7 @@ struct silt_driver_seg {
  * Owns: free with silt_driver_destroy().
  */
 SILT_API int silt_driver_create(const struct silt_virtq_layout *layout, uint16_t index,
-                                struct silt_driver **out);
+				struct silt_driver **out);
 
 SILT_API void silt_driver_destroy(struct silt_driver *d);
 
@@ -221,7 +222,7 @@ SILT_API void silt_driver_destroy(struct silt_driver *d);
  * Return: the head descriptor's index; -ENOSPC no free descriptors; -EINVAL.
  */
 SILT_API int silt_driver_add(struct silt_driver *d, const struct silt_driver_seg *segs,
-                             unsigned int nsegs, void *table, uint64_t table_gpa, void *token);
+			     unsigned int nsegs, void *table, uint64_t table_gpa, void *token);
 
 /** silt_driver_publish() - Return: 1 if the device must be kicked, 0 if not, -EFAULT. */
 SILT_API int silt_driver_publish(struct silt_driver *d);
