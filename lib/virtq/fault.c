@@ -112,7 +112,7 @@ void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, uint64_t *len)
 	bool idx = *off == SILT_USED_IDX;
 	bool event = *off == SILT_USED_EVENT(vq->ring.num);
 	bool entry = !flags && !idx && !event;
-	bool wrapped = *off == SILT_USED_ENTRY(0) && vq->used_idx >= vq->ring.num / 2;
+	bool wrapped = entry && vq->used_idx >= vq->ring.num;
 
 	if ((SILT_FAULT(used_entry_unlogged) && entry) ||
 	    (SILT_FAULT(used_index_unlogged) && idx) || (SILT_FAULT(event_unlogged) && event) ||
