@@ -86,8 +86,7 @@ SILT_API int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_lay
  */
 SILT_API uint16_t silt_virtq_stop(struct silt_virtq *vq);
 
-/** silt_virtq_set_memory() - translate through @mem from now on; elements in flight stay as they
- * are. */
+/** silt_virtq_set_memory() - translate through @mem from now on; what is in flight stays. */
 SILT_API void silt_virtq_set_memory(struct silt_virtq *vq, struct silt_memory *mem);
 
 /**
