@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef BENCH_BENCH_H
+#define BENCH_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Benchmarks compare silt with a peer in one run: on the same machine, the same file, in rounds
+ * that take turns, so that what disturbs one disturbs the other. What they give is ratios.
+ */
+
+/* Longest list of backends that one run compares. */
+#define BENCH_MAX_BACKENDS 6
+
+enum bench_wait {
+	BENCH_POLL, /* the driver looks at the used ring all the time */
+	BENCH_CALL, /* it sleeps until it is called, as a guest that has nothing else to do */
+};
+
+struct bench_blk_options {
+	const char *self; /* the silt binary */
+	const char *peer; /* qemu-storage-daemon, or NULL for none */
+	const char *dir;  /* where the image is made */
+	const char *json; /* write the result here, or NULL */
+	double seconds;	  /* about how long to measure */
+	unsigned int rounds;
+	bool logging; /* switch dirty logging on, as during a migration */
+	enum bench_wait wait;
+	bool progress; /* a line on stderr that is drawn again and again */
+};
+
+/*
+ * Drive silt blk and the peer, print a table, write the JSON file.
+ *
+ * Return: 0, or -errno with silt_errmsg() set: no image, no backend, or one that answers wrongly.
+ * Blocks: for about opt->seconds.
+ */
+int bench_blk(const struct bench_blk_options *opt);
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <silt/error.h>
+
+#include "base/err.h"
+#include "bench/backend.h"
+#include "bench/blk.h"
+#include "bench/load.h"
+#include "bench/stats.h"
+
+/* All of it stays in the page cache, so that backends are measured and not a disk. */
+#define IMAGE_SIZE (UINT64_C(128) << 20)
+
+#define WARM_UP_NS UINT64_C(20000000)
+
+struct contest {
+	struct blk_result result;
+	char dir[64];
+	char image[80];
+	struct bench_backend backends[BENCH_MAX_BACKENDS];
+	struct session sessions[BENCH_MAX_BACKENDS];
+	double cpu_us[BENCH_MAX_BACKENDS][BENCH_BLK_MAX_ROUNDS];
+};
+
+static const struct {
+	unsigned int depth;
+	uint32_t bytes;
+	bool write;
+} loads[BENCH_BLK_ROWS] = {
+	{1, 4096, false},  {1, 4096, true},  {1, 65536, false},	 {1, 65536, true},
+	{32, 4096, false}, {32, 4096, true}, {32, 65536, false}, {32, 65536, true},
+};
+
+/* ---- The image ------------------------------------------------------------------------------- */
+
+static const char *file_system_name(const char *path)
+{
+	struct statfs st;
+
+	if (statfs(path, &st) < 0)
+		return "unknown";
+	switch (st.f_type) {
+	case TMPFS_MAGIC:
+		return "tmpfs";
+	case EXT4_SUPER_MAGIC:
+		return "ext4";
+	case XFS_SUPER_MAGIC:
+		return "xfs";
+	case BTRFS_SUPER_MAGIC:
+		return "btrfs";
+	case OVERLAYFS_SUPER_MAGIC:
+		return "overlayfs";
+	}
+	return "unknown";
+}
+
+/* Every byte is written: no holes, and all of it in the page cache. */
+static int fill_image(int fd)
+{
+	static uint8_t chunk[1 << 20];
+
+	for (size_t i = 0; i < sizeof(chunk); i++)
+		chunk[i] = i * 131 >> 3;
+	for (uint64_t at = 0; at < IMAGE_SIZE; at += sizeof(chunk))
+		if (pwrite(fd, chunk, sizeof(chunk), at) != sizeof(chunk))
+			return -1;
+	return fsync(fd);
+}
+
+static int make_image(struct contest *c)
+{
+	int fd, ret = 0;
+
+	snprintf(c->dir, sizeof(c->dir), "%s/silt-bench-XXXXXX", c->result.opt->dir);
+	if (!mkdtemp(c->dir))
+		return silt_err_sys(errno, "no directory for the image in %s", c->result.opt->dir);
+	snprintf(c->image, sizeof(c->image), "%s/disk.img", c->dir);
+	fd = open(c->image, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0 || fill_image(fd) < 0)
+		ret = silt_err_sys(errno, "%s cannot be filled", c->image);
+	if (fd >= 0)
+		close(fd);
+	c->result.file_system = file_system_name(c->dir);
+	return ret;
+}
+
+/* ---- The backends ---------------------------------------------------------------------------- */
+
+static int start_backend(struct contest *c, const char *name, char *const argv[])
+{
+	unsigned int i = c->result.nbackends;
+	int ret = bench_backend_start(&c->backends[i], c->dir, name, argv);
+
+	if (ret < 0)
+		return ret;
+	ret = session_open(&c->sessions[i], c->backends[i].socket, c->result.opt->logging);
+	if (ret < 0) {
+		char why[256];
+
+		snprintf(why, sizeof(why), "%s", silt_errmsg());
+		bench_backend_stop(&c->backends[i]);
+		return silt_err(-ret, "%s (%s) does not serve: %s", name, argv[0], why);
+	}
+	c->result.names[i] = name;
+	c->result.nbackends++;
+	return 0;
+}
+
+static int start_silt(struct contest *c)
+{
+	char file[112];
+	char self[4096];
+	char *argv[] = {self, (char[]){"blk"}, file, (char[]){"--fd=3"}, NULL};
+
+	snprintf(self, sizeof(self), "%s", c->result.opt->self);
+	snprintf(file, sizeof(file), "--blk-file=%s", c->image);
+	return start_backend(c, "silt", argv);
+}
+
+/* The peer with an I/O thread that polls as it does by default, and the same cache mode. */
+static int start_peer(struct contest *c, const char *name, const char *aio)
+{
+	char path[4096], file[256];
+	char *argv[] = {
+		path,
+		(char[]){"--object"},
+		(char[]){"iothread,id=io"},
+		(char[]){"--blockdev"},
+		file,
+		(char[]){"--export"},
+		(char[]){"type=vhost-user-blk,id=export,node-name=disk,addr.type=fd,addr.str=3,"
+			 "writable=on,num-queues=1,iothread=io"},
+		NULL,
+	};
+
+	snprintf(path, sizeof(path), "%s", c->result.opt->peer);
+	snprintf(file, sizeof(file),
+		 "driver=file,node-name=disk,filename=%s,locking=off,aio=%s,cache.direct=off,"
+		 "cache.no-flush=off",
+		 c->image, aio);
+	return start_backend(c, name, argv);
+}
+
+static int start_all(struct contest *c)
+{
+	int ret = start_silt(c);
+
+	if (!ret && c->result.opt->peer)
+		ret = start_peer(c, "qsd-threads", "threads");
+	if (!ret && c->result.opt->peer)
+		ret = start_peer(c, "qsd-io_uring", "io_uring");
+	return ret;
+}
+
+static void stop_all(struct contest *c)
+{
+	while (c->result.nbackends) {
+		unsigned int i = --c->result.nbackends;
+
+		session_close(&c->sessions[i]);
+		bench_backend_stop(&c->backends[i]);
+	}
+}
+
+/* ---- The measurement ------------------------------------------------------------------------- */
+
+static int measure(struct contest *c, unsigned int backend, const struct load *load, double seconds,
+		   unsigned int round, struct blk_row *row)
+{
+	const struct bench_backend *b = &c->backends[backend];
+	struct load_result result;
+	uint64_t cpu;
+	int ret;
+
+	ret = load_run(&c->sessions[backend], load, WARM_UP_NS, round, &result);
+	if (ret < 0)
+		return ret;
+	cpu = bench_backend_cpu_ns(b);
+	ret = load_run(&c->sessions[backend], load, seconds * 1e9, round + 1, &result);
+	if (ret < 0)
+		return ret;
+	if (!result.requests)
+		return silt_err(ETIMEDOUT, "no request was answered in %.3f s", seconds);
+	cpu = bench_backend_cpu_ns(b) - cpu;
+	row->figures[backend].rounds[round] = result.requests * 1e9 / result.ns;
+	c->cpu_us[backend][round] = cpu / 1e3 / result.requests;
+	return 0;
+}
+
+/* Medians and extremes of one row; the rounds keep their order. */
+static void evaluate(struct contest *c, struct blk_row *row)
+{
+	unsigned int n = c->result.opt->rounds;
+	double sorted[BENCH_BLK_MAX_ROUNDS];
+
+	row->best = 0;
+	for (unsigned int b = 0; b < c->result.nbackends; b++) {
+		struct blk_figure *f = &row->figures[b];
+
+		memcpy(sorted, f->rounds, n * sizeof(*sorted));
+		f->iops = stats_median(sorted, n);
+		f->min = sorted[0];
+		f->max = sorted[n - 1];
+		f->cpu_us = stats_median(c->cpu_us[b], n);
+		for (unsigned int i = 0; i < n; i++)
+			sorted[i] = row->figures[0].rounds[i] / f->rounds[i];
+		f->ratio = stats_median(sorted, n);
+		f->ratio_min = sorted[0];
+		f->ratio_max = sorted[n - 1];
+		if (b && (!row->best || f->iops > row->figures[row->best].iops))
+			row->best = b;
+	}
+}
+
+static int run_row(struct contest *c, struct blk_row *row)
+{
+	const struct bench_blk_options *opt = c->result.opt;
+	struct load load = {row->depth, row->bytes, row->write, IMAGE_SIZE, opt->wait};
+	int ret = 0;
+
+	for (unsigned int round = 0; !ret && round < opt->rounds; round++)
+		for (unsigned int b = 0; !ret && b < c->result.nbackends; b++) {
+			if (opt->progress)
+				fprintf(stderr, "\r%s %u KiB, depth %u, round %u of %u, %s\x1b[K",
+					row->write ? "write" : "read", row->bytes / 1024,
+					row->depth, round + 1, opt->rounds, c->result.names[b]);
+			ret = measure(c, b, &load, c->result.slice_s, round, row);
+		}
+	if (!ret)
+		evaluate(c, row);
+	return ret;
+}
+
+static int run_all(struct contest *c)
+{
+	struct blk_result *r = &c->result;
+	int ret = 0;
+
+	r->slice_s = r->opt->seconds / (BENCH_BLK_ROWS * r->opt->rounds * r->nbackends);
+	for (; !ret && r->nrows < BENCH_BLK_ROWS; r->nrows++) {
+		struct blk_row *row = &r->rows[r->nrows];
+
+		row->depth = loads[r->nrows].depth;
+		row->bytes = loads[r->nrows].bytes;
+		row->write = loads[r->nrows].write;
+		ret = run_row(c, row);
+	}
+	if (r->opt->progress)
+		fputs("\r\x1b[K", stderr);
+	return ret;
+}
+
+static int run_contest(struct contest *c)
+{
+	int ret = make_image(c);
+
+	if (!ret)
+		ret = start_all(c);
+	if (!ret)
+		ret = run_all(c);
+	if (!ret)
+		bench_blk_print(&c->result);
+	if (!ret && c->result.opt->json)
+		ret = bench_blk_write_json(&c->result, c->result.opt->json);
+	stop_all(c);
+	unlink(c->image);
+	rmdir(c->dir);
+	return ret;
+}
+
+int bench_blk(const struct bench_blk_options *opt)
+{
+	struct contest *c = calloc(1, sizeof(*c));
+	int ret;
+
+	if (!c)
+		return silt_err(ENOMEM, "no memory for the benchmark");
+	c->result.opt = opt;
+	ret = run_contest(c);
+	free(c);
+	return ret;
+}

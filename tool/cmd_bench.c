@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <silt/error.h>
+
+#include "bench/bench.h"
+#include "bench/blk.h"
+#include "tool.h"
+
+static const char usage[] =
+	"Usage: silt bench blk [OPTION]...\n"
+	"\n"
+	"Measure silt blk against qemu-storage-daemon, if that is installed: the same image, the\n"
+	"same driver, in rounds that take turns. Requests are random, 4 KiB and 64 KiB, reads and\n"
+	"writes, one and 32 at a time.\n"
+	"\n"
+	"  --seconds=N   about how long to measure in all (default 40)\n"
+	"  --rounds=N    rounds for each backend and load (1 to 64; default 5)\n"
+	"  --wait=HOW    how the driver waits for answers: poll (default), or call, which\n"
+	"                sleeps until it is called\n"
+	"  --log         switch dirty logging on, as during a migration\n"
+	"  --dir=DIR     make the image here (default $TMPDIR, or /var/tmp)\n"
+	"  --peer=PATH   the peer's program; an empty path measures silt alone\n"
+	"  --json=FILE   write the result here as JSON too\n"
+	"  --version, --help\n"
+	"\n"
+	"Examples:\n"
+	"  silt bench blk\n"
+	"  silt bench blk --wait=call --log --seconds=120 --json=result.json\n";
+
+enum {
+	OPT_SECONDS = 256,
+	OPT_ROUNDS,
+	OPT_WAIT,
+	OPT_LOG,
+	OPT_DIR,
+	OPT_PEER,
+	OPT_JSON,
+	OPT_VERSION,
+	OPT_HELP,
+};
+
+static const struct option options[] = {
+	{"seconds", required_argument, NULL, OPT_SECONDS},
+	{"rounds", required_argument, NULL, OPT_ROUNDS},
+	{"wait", required_argument, NULL, OPT_WAIT},
+	{"log", no_argument, NULL, OPT_LOG},
+	{"dir", required_argument, NULL, OPT_DIR},
+	{"peer", required_argument, NULL, OPT_PEER},
+	{"json", required_argument, NULL, OPT_JSON},
+	{"version", no_argument, NULL, OPT_VERSION},
+	{"help", no_argument, NULL, OPT_HELP},
+	{NULL, 0, NULL, 0},
+};
+
+/* What an option leads to: the measurement, or the end with this exit code. */
+enum {
+	GO_ON = -1
+};
+
+static int parse_wait(struct bench_blk_options *opt)
+{
+	if (!strcmp(optarg, "poll"))
+		opt->wait = BENCH_POLL;
+	else if (!strcmp(optarg, "call"))
+		opt->wait = BENCH_CALL;
+	else
+		return tool_usage_error("bench", "--wait=%s: poll and call are possible", optarg);
+	return GO_ON;
+}
+
+static int parse_option(int c, char **argv, struct bench_blk_options *opt)
+{
+	uint64_t n;
+
+	switch (c) {
+	case OPT_SECONDS:
+		if (!tool_parse_uint("bench", "--seconds", optarg, 1, 86400, &n))
+			return TOOL_USAGE;
+		opt->seconds = n;
+		return GO_ON;
+	case OPT_ROUNDS:
+		if (!tool_parse_uint("bench", "--rounds", optarg, 1, BENCH_BLK_MAX_ROUNDS, &n))
+			return TOOL_USAGE;
+		opt->rounds = n;
+		return GO_ON;
+	case OPT_WAIT:
+		return parse_wait(opt);
+	case OPT_LOG:
+		opt->logging = true;
+		return GO_ON;
+	case OPT_DIR:
+		opt->dir = optarg;
+		return GO_ON;
+	case OPT_PEER:
+		opt->peer = *optarg ? optarg : NULL;
+		return GO_ON;
+	case OPT_JSON:
+		opt->json = optarg;
+		return GO_ON;
+	case OPT_VERSION:
+		return tool_version();
+	case OPT_HELP:
+		fputs(usage, stdout);
+		return TOOL_OK;
+	default:
+		return tool_bad_option("bench", argv, c);
+	}
+}
+
+static bool on_path(const char *program)
+{
+	const char *path = getenv("PATH");
+	char file[4096];
+
+	while (path && *path) {
+		size_t len = strcspn(path, ":");
+
+		snprintf(file, sizeof(file), "%.*s/%s", (int)len, path, program);
+		if (!access(file, X_OK))
+			return true;
+		path += len + (path[len] == ':');
+	}
+	return false;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+	const char *tmp = getenv("TMPDIR");
+	struct bench_blk_options opt = {
+		.self = "/proc/self/exe",
+		.peer = "qemu-storage-daemon",
+		.dir = tmp && *tmp ? tmp : "/var/tmp",
+		.seconds = 40,
+		.rounds = 5,
+		.progress = tool_progress(stderr),
+	};
+	int c, ret;
+
+	if (argc > 1 && !strcmp(argv[1], "--help")) {
+		fputs(usage, stdout);
+		return TOOL_OK;
+	}
+	if (argc < 2 || strcmp(argv[1], "blk") != 0)
+		return tool_usage_error("bench", "which benchmark? There is: blk");
+	argc--;
+	argv++;
+	while ((c = getopt_long(argc, argv, "+:", options, NULL)) != -1) {
+		ret = parse_option(c, argv, &opt);
+		if (ret != GO_ON)
+			return ret;
+	}
+	if (optind < argc)
+		return tool_usage_error("bench", "'%s' is no option", argv[optind]);
+	if (opt.peer && !strchr(opt.peer, '/') && !on_path(opt.peer)) {
+		fprintf(stderr, "silt bench: %s is not installed: silt is measured alone\n",
+			opt.peer);
+		opt.peer = NULL;
+	}
+	if (bench_blk(&opt) < 0)
+		return tool_error("bench", TOOL_ENVIRONMENT, "%s", silt_errmsg());
+	return TOOL_OK;
+}
