@@ -159,7 +159,7 @@ static struct entry *find_page(const struct check_baseline *b, const char *scena
 	char kind[KIND_MAX];
 
 	return find(b, scenario, check_class_name(page->class),
-		    check_text_kind(page->what, kind, sizeof(kind)));
+		    check_text_kind(page->what, ',', kind, sizeof(kind)));
 }
 
 bool check_baseline_has(const struct check_baseline *b, const char *scenario,
@@ -213,7 +213,7 @@ int check_baseline_add(struct check_baseline *b, const struct check_outcome *o)
 		return add_entry(b, o->name, ERROR_CLASS, NO_WHAT);
 	for (unsigned int i = 0; !ret && o->result == CHECK_FAIL && i < o->npages; i++)
 		ret = add_entry(b, o->name, check_class_name(o->pages[i].class),
-				check_text_kind(o->pages[i].what, kind, sizeof(kind)));
+				check_text_kind(o->pages[i].what, ',', kind, sizeof(kind)));
 	return ret;
 }
 

@@ -196,7 +196,7 @@ static void group_page(struct check_terminal *t, const struct check_outcome *o,
 	struct group like = {.result = CHECK_FAIL, .class = page->class};
 	struct group *g;
 
-	check_text_kind(page->what, like.kind, sizeof(like.kind));
+	check_text_kind(page->what, ',', like.kind, sizeof(like.kind));
 	g = find_group(t, &like);
 	if (!g) {
 		g = new_group(t, &like, o);
@@ -216,7 +216,7 @@ static void group_reason(struct check_terminal *t, const struct check_outcome *o
 	struct group like = {.result = o->result};
 	struct group *g;
 
-	check_text_kind(o->reason ? o->reason : "", like.kind, sizeof(like.kind));
+	check_text_kind(o->reason ? o->reason : "", '\n', like.kind, sizeof(like.kind));
 	g = find_group(t, &like);
 	if (!g)
 		g = new_group(t, &like, o);

@@ -16,11 +16,11 @@ static size_t number_length(const char *p)
 	return n;
 }
 
-char *check_text_kind(const char *text, char *buf, size_t len)
+char *check_text_kind(const char *text, char end, char *buf, size_t len)
 {
 	size_t used = 0;
 
-	while (*text && *text != ',' && used + 1 < len) {
+	while (*text && *text != end && used + 1 < len) {
 		size_t n = number_length(text);
 
 		buf[used++] = n ? 'N' : *text;

@@ -14,11 +14,13 @@ static void expect_kind(const char *text, const char *kind)
 {
 	char buf[64];
 
-	assert_string_equal(check_text_kind(text, buf, sizeof(buf)), kind);
+	assert_string_equal(check_text_kind(text, ',', buf, sizeof(buf)), kind);
 }
 
 static void kind_forgets_numbers_and_details(void **state)
 {
+	char buf[64];
+
 	(void)state;
 	expect_kind("", "");
 	expect_kind("used index", "used index");
@@ -29,6 +31,7 @@ static void kind_forgets_numbers_and_details(void **state)
 	expect_kind("page 0x1fE0: x", "page N: x");
 	expect_kind("0x", "Nx");
 	expect_kind("0xg", "Nxg");
+	assert_string_equal(check_text_kind("a, 1\nb", '\n', buf, sizeof(buf)), "a, N");
 }
 
 static void kind_is_cut_at_the_buffer(void **state)
@@ -36,8 +39,8 @@ static void kind_is_cut_at_the_buffer(void **state)
 	char buf[5] = "....";
 
 	(void)state;
-	assert_string_equal(check_text_kind("abcdefgh", buf, sizeof(buf)), "abcd");
-	assert_string_equal(check_text_kind("abcdefgh", buf, 1), "");
+	assert_string_equal(check_text_kind("abcdefgh", ',', buf, sizeof(buf)), "abcd");
+	assert_string_equal(check_text_kind("abcdefgh", ',', buf, 1), "");
 }
 
 static void expect_clean(const char *text, const char *clean)
