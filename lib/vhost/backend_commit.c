@@ -169,7 +169,8 @@ static int wake(struct silt_backend *b)
 			continue;
 		if (!SILT_FAULT(log_swap_lost) || !log_replaced(b))
 			ring_configure(b, q);
-		silt_virtq_set_memory(b->rings[q].vq, b->now->mem);
+		if (b->now->mem != b->next->mem)
+			silt_virtq_set_memory(b->rings[q].vq, b->now->mem);
 		b->ops.queue_resume(b->dev, q);
 	}
 	return 0;
