@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -12,6 +14,25 @@
 
 #include "base/err.h"
 #include "bench/backend.h"
+
+static cpu_set_t backend_cpus;
+static bool set_apart;
+
+void bench_backend_set_apart(void)
+{
+	cpu_set_t mine;
+	int cpu = 0;
+
+	if (sched_getaffinity(0, sizeof(backend_cpus), &backend_cpus) < 0 ||
+	    CPU_COUNT(&backend_cpus) < 2)
+		return;
+	while (!CPU_ISSET(cpu, &backend_cpus))
+		cpu++;
+	CPU_CLR(cpu, &backend_cpus);
+	CPU_ZERO(&mine);
+	CPU_SET(cpu, &mine);
+	set_apart = sched_setaffinity(0, sizeof(mine), &mine) == 0;
+}
 
 static int listen_at(const char *path)
 {
@@ -34,6 +55,8 @@ static void become(int listener, char *const argv[])
 {
 	/* A benchmark that is killed leaves no backend behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (set_apart)
+		sched_setaffinity(0, sizeof(backend_cpus), &backend_cpus);
 	if (listener == BENCH_BACKEND_FD)
 		fcntl(listener, F_SETFD, 0);
 	else

@@ -15,6 +15,13 @@ struct bench_backend {
 #define BENCH_BACKEND_FD 3
 
 /*
+ * Keep the calling thread, which drives, on one CPU, and every backend started later on the others:
+ * where the scheduler would put them differs from run to run, and so would the figures. Does
+ * nothing on a single CPU.
+ */
+void bench_backend_set_apart(void);
+
+/*
  * Start argv[0] with BENCH_BACKEND_FD listening at @dir/@name.sock. A frontend may connect at
  * once: it is answered when the program has come so far.
  *

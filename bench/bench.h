@@ -20,6 +20,7 @@ enum bench_wait {
 
 struct bench_blk_options {
 	const char *self; /* the silt binary */
+	const char *aio;  /* what silt blk is told to use */
 	const char *peer; /* qemu-storage-daemon, or NULL for none */
 	const char *dir;  /* where the image is made */
 	const char *json; /* write the result here, or NULL */

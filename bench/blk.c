@@ -117,10 +117,11 @@ static int start_backend(struct contest *c, const char *name, char *const argv[]
 static int start_silt(struct contest *c)
 {
 	char file[112];
-	char self[4096];
-	char *argv[] = {self, (char[]){"blk"}, file, (char[]){"--fd=3"}, NULL};
+	char self[4096], aio[32];
+	char *argv[] = {self, (char[]){"blk"}, file, aio, (char[]){"--fd=3"}, NULL};
 
 	snprintf(self, sizeof(self), "%s", c->result.opt->self);
+	snprintf(aio, sizeof(aio), "--aio=%s", c->result.opt->aio);
 	snprintf(file, sizeof(file), "--blk-file=%s", c->image);
 	return start_backend(c, "silt", argv);
 }
@@ -151,8 +152,10 @@ static int start_peer(struct contest *c, const char *name, const char *aio)
 
 static int start_all(struct contest *c)
 {
-	int ret = start_silt(c);
+	int ret;
 
+	bench_backend_set_apart();
+	ret = start_silt(c);
 	if (!ret && c->result.opt->peer)
 		ret = start_peer(c, "qsd-threads", "threads");
 	if (!ret && c->result.opt->peer)

@@ -171,7 +171,9 @@ static void rest(struct blk_queue *q)
 
 	if (!q->idle_since)
 		q->idle_since = now;
-	if (now - q->idle_since < q->poll_ns)
+	/* Work under way may be waiting for this very CPU, and it wakes the thread when it is done.
+	 */
+	if (!q->inflight && now - q->idle_since < q->poll_ns)
 		relax();
 	else
 		sleep_until_event(q, now);

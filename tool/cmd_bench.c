@@ -22,6 +22,7 @@ static const char usage[] =
 	"  --wait=HOW    how the driver waits for answers: poll (default), or call, which\n"
 	"                sleeps until it is called\n"
 	"  --log         switch dirty logging on, as during a migration\n"
+	"  --aio=HOW     silt blk's I/O: io_uring, sync, or auto (default)\n"
 	"  --dir=DIR     make the image here (default $TMPDIR, or /var/tmp)\n"
 	"  --peer=PATH   the peer's program; an empty path measures silt alone\n"
 	"  --json=FILE   write the result here as JSON too\n"
@@ -36,6 +37,7 @@ enum {
 	OPT_ROUNDS,
 	OPT_WAIT,
 	OPT_LOG,
+	OPT_AIO,
 	OPT_DIR,
 	OPT_PEER,
 	OPT_JSON,
@@ -48,6 +50,7 @@ static const struct option options[] = {
 	{"rounds", required_argument, NULL, OPT_ROUNDS},
 	{"wait", required_argument, NULL, OPT_WAIT},
 	{"log", no_argument, NULL, OPT_LOG},
+	{"aio", required_argument, NULL, OPT_AIO},
 	{"dir", required_argument, NULL, OPT_DIR},
 	{"peer", required_argument, NULL, OPT_PEER},
 	{"json", required_argument, NULL, OPT_JSON},
@@ -92,6 +95,9 @@ static int parse_option(int c, char **argv, struct bench_blk_options *opt)
 	case OPT_LOG:
 		opt->logging = true;
 		return GO_ON;
+	case OPT_AIO:
+		opt->aio = optarg;
+		return GO_ON;
 	case OPT_DIR:
 		opt->dir = optarg;
 		return GO_ON;
@@ -132,6 +138,7 @@ int cmd_bench(int argc, char **argv)
 	const char *tmp = getenv("TMPDIR");
 	struct bench_blk_options opt = {
 		.self = "/proc/self/exe",
+		.aio = "auto",
 		.peer = "qemu-storage-daemon",
 		.dir = tmp && *tmp ? tmp : "/var/tmp",
 		.seconds = 40,
