@@ -120,14 +120,12 @@ static int start_queue(struct session *s, bool logging)
 	return ret;
 }
 
-static int start(struct session *s, const char *path, bool logging)
+static int start(struct session *s, bool logging)
 {
 	struct silt_vhost_mem_region region = {GPA, MEM_SIZE, GPA, 0};
 	struct silt_virtq_layout layout = {RING_SIZE, NULL, NULL, NULL, 0};
 	int ret = make_memory(s);
 
-	if (!ret)
-		ret = silt_frontend_connect(path, TIMEOUT_MS, &s->frontend);
 	if (!ret)
 		ret = negotiate(s, logging);
 	if (!ret)
@@ -146,16 +144,30 @@ static int start(struct session *s, const char *path, bool logging)
 	return ret ? ret : start_queue(s, logging);
 }
 
-int session_open(struct session *s, const char *path, bool logging)
+int session_start(struct session *s, struct silt_frontend *frontend, bool logging)
 {
 	int ret;
 
 	*s = (struct session){
-		.mem_fd = -1, .log_fd = -1, .kick_fd = -1, .call_fd = -1, .base = MAP_FAILED};
-	ret = start(s, path, logging);
+		.frontend = frontend,
+		.mem_fd = -1,
+		.log_fd = -1,
+		.kick_fd = -1,
+		.call_fd = -1,
+		.base = MAP_FAILED,
+	};
+	ret = start(s, logging);
 	if (ret < 0)
 		session_close(s);
 	return ret;
+}
+
+int session_open(struct session *s, const char *path, bool logging)
+{
+	struct silt_frontend *frontend;
+	int ret = silt_frontend_connect(path, TIMEOUT_MS, &frontend);
+
+	return ret < 0 ? ret : session_start(s, frontend, logging);
 }
 
 void session_close(struct session *s)
@@ -175,15 +187,14 @@ void session_close(struct session *s)
 int session_add(struct session *s, unsigned int slot, const struct session_request *r)
 {
 	struct slot *sl = slot_of(s, slot);
-	bool read = r->type == VIRTIO_BLK_T_IN;
+	bool in = r->type == VIRTIO_BLK_T_IN || r->type == VIRTIO_BLK_T_GET_ID;
 	struct silt_driver_seg segs[3] = {{gpa_of(s, &sl->hdr), sizeof(sl->hdr), false}};
 	unsigned int n = 1;
 
 	sl->hdr = (struct virtio_blk_outhdr){.type = r->type, .sector = r->sector};
 	sl->status = 0xff;
 	if (r->len)
-		segs[n++] =
-			(struct silt_driver_seg){gpa_of(s, session_data(s, slot)), r->len, read};
+		segs[n++] = (struct silt_driver_seg){gpa_of(s, session_data(s, slot)), r->len, in};
 	segs[n++] = (struct silt_driver_seg){gpa_of(s, &sl->status), sizeof(sl->status), true};
 	return silt_driver_add(s->driver, segs, n, NULL, 0, sl);
 }

@@ -31,6 +31,10 @@ struct session {
  * request.
  */
 int session_open(struct session *s, const char *path, bool logging);
+
+/* The same on a connection that is there already, and is the session's from here on. */
+int session_start(struct session *s, struct silt_frontend *frontend, bool logging);
+
 void session_close(struct session *s);
 
 struct session_request {

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "program.h"
+
+#define MAX_ARGS 16
+
+const char *program_silt;
+
+static void become(int fd, int output, const char *const args[])
+{
+	const char *argv[MAX_ARGS + 3] = {program_silt, "blk"};
+
+	for (unsigned int i = 0; args[i] && i < MAX_ARGS; i++)
+		argv[i + 2] = args[i];
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	dup2(output, STDOUT_FILENO);
+	dup2(output, STDERR_FILENO);
+	if (fd >= 0)
+		dup2(fd, 3);
+	execv(program_silt, (char *const *)argv);
+	_exit(127);
+}
+
+void program_start(struct program *p, int fd, const char *const args[])
+{
+	/* Above 3, which the child's socket takes. */
+	p->output = fcntl(memfd_create("output", 0), F_DUPFD_CLOEXEC, 10);
+	assert_true(p->output >= 0);
+	p->pid = fork();
+	assert_true(p->pid >= 0);
+	if (!p->pid)
+		become(fd, p->output, args);
+	p->pidfd = syscall(SYS_pidfd_open, p->pid, 0);
+	assert_true(p->pidfd >= 0);
+}
+
+const char *program_output(struct program *p)
+{
+	ssize_t n = pread(p->output, p->text, sizeof(p->text) - 1, 0);
+
+	p->text[n < 0 ? 0 : n] = '\0';
+	return p->text;
+}
+
+int program_wait(struct program *p)
+{
+	struct pollfd fd = {p->pidfd, POLLIN, 0};
+	int status;
+
+	if (poll(&fd, 1, PROGRAM_TIMEOUT_MS) != 1) {
+		kill(p->pid, SIGKILL);
+		fail_msg("silt blk did not end within %d ms: %s", PROGRAM_TIMEOUT_MS,
+			 program_output(p));
+	}
+	assert_int_equal(waitpid(p->pid, &status, 0), p->pid);
+	program_output(p);
+	close(p->pidfd);
+	close(p->output);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int program_end(struct program *p, int sig)
+{
+	assert_int_equal(kill(p->pid, sig), 0);
+	return program_wait(p);
+}
+
+bool program_running(const struct program *p)
+{
+	struct pollfd fd = {p->pidfd, POLLIN, 0};
+
+	return poll(&fd, 1, 0) == 0;
+}
+
+void program_expect(struct program *p, const char *what)
+{
+	time_t end = time(NULL) + PROGRAM_TIMEOUT_MS / 1000;
+
+	while (!strstr(program_output(p), what)) {
+		if (time(NULL) > end)
+			fail_msg("silt blk did not print '%s' but: %s", what, p->text);
+		sched_yield();
+	}
+}
