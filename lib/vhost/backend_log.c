@@ -45,7 +45,7 @@ static int check_ring(const struct silt_conf *c, unsigned int q, bool real)
 				"queue %u: log address 0x%" PRIx64 " of a used ring of %" PRIu64
 				" bytes wraps",
 				q, c->rings[q].log_gpa, silt_virtq_used_size(c->rings[q].num));
-	if (real && pages > silt_log_pages(c->log))
+	if (real && !SILT_FAULT(new_region_unlogged) && pages > silt_log_pages(c->log))
 		return silt_err(ERANGE,
 				"queue %u: its used ring is logged up to page 0x%" PRIx64
 				", the log covers 0x%" PRIx64 " pages",

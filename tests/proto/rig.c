@@ -106,8 +106,11 @@ static void queue_stop(void *dev, unsigned int q)
 {
 	struct rig *rig = dev;
 	struct rig_queue *rq = &rig->queues[q];
+	char byte;
 
 	assert_true(rq->running && !rq->parked);
+	/* Whatever it is that stops the queue, it has not been answered yet. */
+	assert_true(recv(rig->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0);
 	if (rq->held) {
 		end_dma(rq);
 		publish(rig, q);
