@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <silt/bitmap.h>
+
+#include "base/err.h"
+#include "check/compare.h"
+
+static uint64_t *make_bitmap(uint64_t bits)
+{
+	return calloc(silt_bitmap_words(bits), sizeof(uint64_t));
+}
+
+int check_compare_create(struct check_compare *c, struct check_guest *guest,
+			 const struct check_places *places)
+{
+	memset(c, 0, sizeof(*c));
+	c->guest = guest;
+	c->places = places;
+	c->npages = (check_guest_end(guest) + GUEST_PAGE - 1) / GUEST_PAGE;
+	c->changed = make_bitmap(c->npages);
+	c->missed = make_bitmap(c->npages);
+	c->extra = make_bitmap(c->npages);
+	c->touched = make_bitmap(c->npages);
+	if (c->changed && c->missed && c->extra && c->touched)
+		return 0;
+	check_compare_destroy(c);
+	return silt_err_sys(ENOMEM, "cannot compare %lu pages", c->npages);
+}
+
+void check_compare_destroy(struct check_compare *c)
+{
+	free(c->changed);
+	free(c->missed);
+	free(c->extra);
+	free(c->touched);
+	free(c->hits.v);
+	free(c->pending.v);
+	free(c->misses.v);
+	memset(c, 0, sizeof(*c));
+}
+
+void check_compare_reset(struct check_compare *c)
+{
+	silt_bitmap_clear_range(c->changed, 0, c->npages);
+	silt_bitmap_clear_range(c->missed, 0, c->npages);
+	silt_bitmap_clear_range(c->extra, 0, c->npages);
+	c->hits.n = c->pending.n = c->misses.n = 0;
+	c->has_stray = false;
+	memset(c->ring, 0, sizeof(c->ring));
+}
+
+void check_compare_begin(struct check_compare *c)
+{
+	check_guest_capture(c->guest);
+	check_guest_advance(c->guest);
+	c->pending.n = 0;
+}
+
+/* ---- Hits ------------------------------------------------------------------------------------ */
+
+static int append(struct check_hits *hits, const struct check_hit *hit)
+{
+	unsigned int capacity = hits->capacity ? 2 * hits->capacity : 256;
+	struct check_hit *v;
+
+	if (hits->n == hits->capacity) {
+		v = reallocarray(hits->v, capacity, sizeof(*v));
+		if (!v)
+			return silt_err_sys(ENOMEM, "cannot note page %lu", hit->page);
+		hits->v = v;
+		hits->capacity = capacity;
+	}
+	hits->v[hits->n++] = *hit;
+	return 0;
+}
+
+static struct check_hit *find(struct check_hits *hits, uint64_t page)
+{
+	unsigned int i;
+
+	for (i = hits->n; i > 0; i--)
+		if (hits->v[i - 1].page == page)
+			return &hits->v[i - 1];
+	return NULL;
+}
+
+/* A page that several things share is blamed on the most important one. */
+static int hit_page(struct check_compare *c, struct check_hits *hits, const struct check_hit *hit)
+{
+	struct check_hit *old;
+
+	silt_bitmap_set(c->touched, hit->page);
+	old = find(hits, hit->page);
+	if (!old)
+		return append(hits, hit);
+	if (old->kind == hit->kind && old->request == hit->request && old->queue == hit->queue)
+		old->last = hit->last;
+	else if (check_place_class(hit->kind) < check_place_class(old->kind))
+		*old = *hit;
+	return 0;
+}
+
+/* ---- What changed ---------------------------------------------------------------------------- */
+
+struct page_diff {
+	const uint8_t *before;
+	const uint8_t *after;
+	uint64_t gpa;
+};
+
+static bool differs(const struct page_diff *d, uint64_t gpa)
+{
+	return d->before[gpa - d->gpa] != d->after[gpa - d->gpa];
+}
+
+/* The part of a used ring that lies on this page: each byte that changed, where it is logged. */
+static int diff_ring(struct check_compare *c, const struct page_diff *d,
+		     const struct check_place *p, uint64_t start, uint64_t end)
+{
+	const struct check_compare_ring *ring = &c->ring[p->queue];
+	struct check_hit hit = {
+		.kind = p->kind, .queue = p->queue, .request = *ring->last, .total = p->len};
+	uint64_t gpa;
+	int ret = 0;
+
+	if (ring->log_gpa != ring->used)
+		hit.log_gpa = ring->log_gpa;
+	for (gpa = start; gpa < end && !ret; gpa++) {
+		if (!differs(d, gpa))
+			continue;
+		silt_bitmap_set(c->touched, gpa / GUEST_PAGE);
+		hit.page = (ring->log_gpa + (gpa - ring->used)) / GUEST_PAGE;
+		hit.first = hit.last = gpa - p->gpa;
+		if (p->kind == PLACE_USED_ENTRIES)
+			hit.request = ring->slot[hit.first / 8];
+		if (ring->logged)
+			ret = hit_page(c, &c->hits, &hit);
+	}
+	return ret;
+}
+
+static bool device_may_write(enum check_place_kind kind)
+{
+	return kind == PLACE_DATA || kind == PLACE_STATUS || check_place_used_ring(kind);
+}
+
+/* Bytes of one place, or of nothing, on this page. */
+static int diff_bytes(struct check_compare *c, const struct page_diff *d,
+		      const struct check_place *p, uint64_t start, uint64_t end)
+{
+	struct check_hit hit = {.page = d->gpa / GUEST_PAGE,
+				.kind = p->kind,
+				.queue = p->queue,
+				.request = p->request,
+				.total = p->offset + p->len};
+
+	if (check_place_used_ring(p->kind))
+		return diff_ring(c, d, p, start, end);
+	while (start < end && !differs(d, start))
+		start++;
+	if (start == end)
+		return 0;
+	while (!differs(d, end - 1))
+		end--;
+	hit.first = start - p->gpa + p->offset;
+	hit.last = end - 1 - p->gpa + p->offset;
+	if (!device_may_write(p->kind) && !c->has_stray) {
+		c->stray = hit;
+		c->has_stray = true;
+	}
+	return hit_page(c, &c->hits, &hit);
+}
+
+static int diff_page(struct check_compare *c, const struct page_diff *d)
+{
+	struct check_place nothing = {.gpa = d->gpa, .len = GUEST_PAGE, .kind = PLACE_NOTHING};
+	uint64_t at = d->gpa, end = d->gpa + GUEST_PAGE, start, stop;
+	unsigned int i;
+	int ret = 0;
+
+	for (i = check_places_find(c->places, d->gpa); at < end && !ret; i++) {
+		const struct check_place *p = i < c->places->n ? &c->places->v[i] : NULL;
+
+		start = p && p->gpa < end ? p->gpa : end;
+		if (start > at)
+			ret = diff_bytes(c, d, &nothing, at, start);
+		if (start == end || ret < 0)
+			break;
+		start = start > at ? start : at;
+		stop = p->gpa + p->len < end ? p->gpa + p->len : end;
+		ret = diff_bytes(c, d, p, start, stop);
+		at = stop;
+	}
+	return ret;
+}
+
+static int diff_region(struct check_compare *c, const struct check_guest_region *r)
+{
+	uint64_t at;
+	int ret = 0;
+
+	for (at = 0; at < r->size && !ret; at += GUEST_PAGE) {
+		const struct page_diff d = {r->before + at, r->after + at, r->gpa + at};
+
+		if (memcmp(d.before, d.after, GUEST_PAGE) != 0)
+			ret = diff_page(c, &d);
+	}
+	return ret;
+}
+
+/* ---- Spans ----------------------------------------------------------------------------------- */
+
+static int miss(struct check_compare *c, const struct check_hit *hit)
+{
+	struct check_hit *old;
+
+	if (!silt_bitmap_test(c->missed, hit->page)) {
+		silt_bitmap_set(c->missed, hit->page);
+		return append(&c->misses, hit);
+	}
+	old = find(&c->misses, hit->page);
+	if (check_place_class(hit->kind) < check_place_class(old->kind))
+		*old = *hit;
+	return 0;
+}
+
+/* What was not in its own log may be in the next, @log; otherwise it is missed for good. */
+static int settle(struct check_compare *c, const uint64_t *log)
+{
+	const struct check_hit *hit;
+	int ret = 0;
+
+	for (hit = c->pending.v; hit < c->pending.v + c->pending.n && !ret; hit++) {
+		silt_bitmap_set(c->touched, hit->page);
+		if (!log || !silt_bitmap_test(log, hit->page))
+			ret = miss(c, hit);
+	}
+	c->pending.n = 0;
+	return ret;
+}
+
+static void note_extra(struct check_compare *c, const uint64_t *log)
+{
+	uint64_t page;
+
+	for (page = silt_bitmap_next(log, 0, c->npages); page < c->npages;
+	     page = silt_bitmap_next(log, page + 1, c->npages))
+		if (!silt_bitmap_test(c->touched, page))
+			silt_bitmap_set(c->extra, page);
+}
+
+/* Memory was captured: compare it with the copy before. What @log lacks is pending afterwards. */
+static int compare_captured(struct check_compare *c, const uint64_t *log)
+{
+	const struct check_hit *hit;
+	unsigned int i;
+	int ret;
+
+	silt_bitmap_clear_range(c->touched, 0, c->npages);
+	ret = settle(c, log);
+	c->hits.n = 0;
+	for (i = 0; i < GUEST_SIDES && !ret; i++)
+		ret = diff_region(c, &c->guest->region[i]);
+	for (hit = c->hits.v; hit < c->hits.v + c->hits.n && !ret; hit++) {
+		silt_bitmap_set(c->changed, hit->page);
+		if (!log || !silt_bitmap_test(log, hit->page))
+			ret = append(&c->pending, hit);
+	}
+	if (log)
+		note_extra(c, log);
+	check_guest_advance(c->guest);
+	return ret;
+}
+
+int check_compare_span(struct check_compare *c, const uint64_t *log)
+{
+	check_guest_capture(c->guest);
+	return compare_captured(c, log);
+}
+
+int check_compare_end(struct check_compare *c, const uint64_t *log)
+{
+	int ret = check_compare_span(c, log);
+
+	return ret < 0 ? ret : settle(c, NULL);
+}
+
+int check_compare_late(struct check_compare *c)
+{
+	unsigned int i;
+	int ret = check_compare_span(c, NULL);
+
+	for (i = 0; i < c->pending.n; i++)
+		c->pending.v[i].late = true;
+	return ret < 0 ? ret : settle(c, NULL);
+}

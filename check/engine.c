@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <fnmatch.h>
+#include <linux/virtio_blk.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <silt/bitmap.h>
+
+#include "base/err.h"
+#include "check/applies.h"
+#include "check/blame.h"
+#include "check/check.h"
+#include "check/probe.h"
+#include "check/scenario.h"
+
+#define MODE	   "snapshot"
+#define REPRO_LEN  4096
+#define REASON_LEN 2048
+/* A backend that we start, and that does not come up so many times in a row, is given up. */
+#define MAX_FAILED_STARTS 3
+
+struct page_text {
+	char what[160];
+	char request[96];
+};
+
+struct engine {
+	const struct check_options *opt;
+	const struct check_reporter *reporter;
+	struct check_totals *totals;
+	struct check_target target;
+	struct check_blk_disk disk;
+	struct check_guest guest;
+	struct check_scenario_env env;
+	struct check_scenario_list list; /* those that were selected */
+	struct check_applies applies;
+	struct check_trial run;
+	struct check_page *pages; /* of the present outcome, and their words */
+	struct page_text *texts;
+	unsigned int failed_starts;
+	char repro[REPRO_LEN];
+	char reason[REASON_LEN];
+};
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+/* ---- Which scenarios ------------------------------------------------------------------------- */
+
+static bool selected(const struct check_options *opt, const struct check_scenario *s)
+{
+	return (!opt->quick || s->quick) && (!opt->only || !fnmatch(opt->only, s->name, 0));
+}
+
+static int select_scenarios(const struct check_options *opt, struct check_scenario_list *list)
+{
+	unsigned int i, n = 0;
+	int ret = check_scenario_generate(opt->seed, list);
+
+	if (ret < 0)
+		return ret;
+	for (i = 0; i < list->n; i++)
+		if (selected(opt, &list->v[i]))
+			list->v[n++] = list->v[i];
+	list->n = n;
+	return 0;
+}
+
+int check_list(const struct check_options *opt, FILE *out)
+{
+	struct check_scenario_list list;
+	unsigned int axis, i;
+	int ret = select_scenarios(opt, &list);
+
+	if (ret < 0)
+		return ret;
+	for (axis = 0; axis < AXES; axis++) {
+		fprintf(out, "%-10s ", check_axis_name(axis));
+		for (i = 0; i < check_axis_values(axis); i++)
+			fprintf(out, " %s", check_axis_value_name(axis, i));
+		fputc('\n', out);
+	}
+	fputc('\n', out);
+	for (i = 0; i < list.n; i++)
+		fprintf(out, "%s\n", list.v[i].name);
+	check_scenario_list_free(&list);
+	return ferror(out) ? silt_err_sys(EIO, "cannot write the list") : 0;
+}
+
+/* ---- Outcomes -------------------------------------------------------------------------------- */
+
+static void fill_axes(const struct check_scenario *s, struct check_axis axes[AXES])
+{
+	unsigned int axis;
+
+	for (axis = 0; axis < AXES; axis++)
+		axes[axis] = (struct check_axis){check_axis_name(axis),
+						 check_axis_value_name(axis, s->value[axis])};
+}
+
+/* Words for the missed pages that count; the others are only counted. */
+static int describe_misses(struct engine *e, struct check_outcome *o)
+{
+	const struct check_hits *misses = &e->run.compare->misses;
+	const struct check_hit *h;
+
+	e->pages = calloc(misses->n + 1, sizeof(*e->pages));
+	e->texts = calloc(misses->n + 1, sizeof(*e->texts));
+	if (!e->pages || !e->texts)
+		return silt_err_sys(ENOMEM, "cannot list %u missed pages", misses->n);
+	for (h = misses->v; h < misses->v + misses->n; h++) {
+		struct page_text *text = &e->texts[o->npages];
+
+		if (e->opt->ignore[check_place_class(h->kind)]) {
+			o->ignored++;
+			continue;
+		}
+		e->pages[o->npages++] = (struct check_page){
+			.gpa = h->page * GUEST_PAGE,
+			.class = check_place_class(h->kind),
+			.what = check_blame_what(h, text->what, sizeof(text->what)),
+			.request = check_blame_request(h, text->request, sizeof(text->request)),
+			.consequence = check_blame_consequence(h),
+		};
+	}
+	o->pages = e->pages;
+	return 0;
+}
+
+static void forget_misses(struct engine *e)
+{
+	free(e->pages);
+	free(e->texts);
+	e->pages = NULL;
+	e->texts = NULL;
+}
+
+static void count_pages(const struct check_compare *c, struct check_outcome *o)
+{
+	uint64_t page, n = c->npages;
+
+	o->changed = silt_bitmap_count(c->changed, 0, n);
+	o->missed = o->npages;
+	o->logged = o->changed - o->missed - o->ignored;
+	for (page = silt_bitmap_next(c->extra, 0, n); page < n;
+	     page = silt_bitmap_next(c->extra, page + 1, n))
+		o->extra += !silt_bitmap_test(c->changed, page);
+}
+
+static void judge(struct engine *e, struct check_outcome *o)
+{
+	const struct check_trial *run = &e->run;
+
+	o->stale = run->stale;
+	o->result = run->error[0] ? CHECK_ERROR : o->npages ? CHECK_FAIL : CHECK_PASS;
+	if (o->result == CHECK_ERROR)
+		snprintf(e->reason, sizeof(e->reason), "%s", run->error);
+	else if (o->result == CHECK_FAIL)
+		snprintf(e->reason, sizeof(e->reason),
+			 "page 0x%lx was changed and is not in the log: %s (%s)", o->pages->gpa,
+			 o->pages->what, o->pages->request);
+	if (o->result != CHECK_PASS)
+		o->reason = e->reason;
+}
+
+static void report(struct engine *e, const struct check_outcome *o)
+{
+	e->totals->count[o->result]++;
+	e->totals->missed_pages += o->missed;
+	if (e->reporter->outcome)
+		e->reporter->outcome(e->reporter->arg, o);
+}
+
+/* After an error a backend that we cannot start again may be gone for good. */
+static void watch_starts(struct engine *e)
+{
+	bool failed = e->run.broken && !e->run.session.f;
+
+	e->failed_starts = failed ? e->failed_starts + 1 : 0;
+	e->applies.gone = e->target.gone || e->failed_starts == MAX_FAILED_STARTS;
+}
+
+static int run_applicable(struct engine *e, const struct check_scenario *s, struct check_outcome *o)
+{
+	double start = now();
+	int ret;
+
+	if (e->env.trace)
+		fprintf(e->env.trace, "# %s\n", s->name);
+	check_trial_run(&e->run, s);
+	watch_starts(e);
+	ret = describe_misses(e, o);
+	if (ret == 0) {
+		count_pages(e->run.compare, o);
+		judge(e, o);
+		o->seconds = now() - start;
+		report(e, o);
+	}
+	forget_misses(e);
+	return ret;
+}
+
+static int run_one(struct engine *e, const struct check_scenario *s)
+{
+	struct check_axis axes[AXES];
+	struct check_outcome o = {
+		.name = s->name, .mode = MODE, .axes = axes, .naxes = AXES, .repro = e->repro};
+
+	fill_axes(s, axes);
+	check_target_repro(&e->target, s->name, e->repro, sizeof(e->repro));
+	o.reason = check_applies_not(&e->applies, s);
+	if (!o.reason)
+		return run_applicable(e, s, &o);
+	o.result = CHECK_SKIP;
+	report(e, &o);
+	return 0;
+}
+
+static int run_all(struct engine *e)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < e->list.n && !ret; i++) {
+		if (e->reporter->running)
+			e->reporter->running(e->reporter->arg, e->list.v[i].name, i, e->list.n);
+		ret = run_one(e, &e->list.v[i]);
+	}
+	return ret;
+}
+
+/* ---- The run --------------------------------------------------------------------------------- */
+
+static int open_engine(struct engine *e)
+{
+	const struct check_options *opt = e->opt;
+	int ret = check_target_open(&e->target, opt), memory = check_guest_create(&e->guest);
+
+	e->env = (struct check_scenario_env){.target = &e->target,
+					     .disk = &e->disk,
+					     .guest = &e->guest,
+					     .seed = opt->seed,
+					     .keep = opt->keep};
+	if (ret < 0 || memory < 0)
+		return ret < 0 ? ret : memory;
+	if (opt->trace) {
+		e->env.trace = fopen(opt->trace, "we");
+		if (!e->env.trace)
+			return silt_err_sys(errno, "cannot write %s", opt->trace);
+	}
+	ret = select_scenarios(opt, &e->list);
+	return ret < 0 ? ret : check_trial_create(&e->run, &e->env);
+}
+
+static void close_engine(struct engine *e)
+{
+	check_trial_destroy(&e->run);
+	check_scenario_list_free(&e->list);
+	check_guest_destroy(&e->guest);
+	free(e->disk.known);
+	check_target_close(&e->target);
+	if (e->env.trace)
+		fclose(e->env.trace);
+}
+
+static void report_start(struct engine *e)
+{
+	char target[1024];
+	struct check_backend_info info = {
+		.target = target,
+		.device = "block",
+		.features = e->applies.features,
+		.protocol_features = e->applies.protocol,
+		.queues = e->applies.queues,
+		.capacity = e->disk.capacity,
+		.read_only = e->applies.features >> VIRTIO_BLK_F_RO & 1,
+	};
+
+	check_target_describe(&e->target, target, sizeof(target));
+	if (e->reporter->start)
+		e->reporter->start(e->reporter->arg, e->opt, &info, e->list.n);
+}
+
+int check_run(const struct check_options *opt, const struct check_reporter *reporter,
+	      struct check_totals *totals)
+{
+	struct engine *e = calloc(1, sizeof(*e));
+	double start = now();
+	int ret;
+
+	memset(totals, 0, sizeof(*totals));
+	if (!e)
+		return silt_err_sys(ENOMEM, "cannot begin");
+	e->opt = opt;
+	e->reporter = reporter;
+	e->totals = totals;
+	ret = open_engine(e);
+	if (ret == 0)
+		ret = check_probe_backend(&e->env, opt, &e->applies);
+	if (ret == 0) {
+		report_start(e);
+		ret = run_all(e);
+	}
+	close_engine(e);
+	free(e);
+	totals->seconds = now() - start;
+	return ret;
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "check/axes.h"
+#include "check/random.h"
+
+#define UNSET	   0xff
+#define MAX_VALUES 16
+#define CANDIDATES 12
+
+/* The axes that check_scenario_valid() looks at; the others go with everything. */
+static const uint8_t bound_axes[] = {AXIS_QSIZE,  AXIS_EVENT_IDX, AXIS_RING,	 AXIS_SLOTS,
+				     AXIS_STATUS, AXIS_SHAPE,	  AXIS_POSITION, AXIS_REQUEST};
+
+#define NBOUND (sizeof(bound_axes) / sizeof(bound_axes[0]))
+
+/* One value on one axis. */
+struct choice {
+	uint8_t axis;
+	uint8_t value;
+};
+
+/*
+ * Mixtures that no run may be without: each shows a kind of mistake that other scenarios hide. An
+ * entry ends with its first choice that is no choice (axis AXES); what is not chosen is usual.
+ */
+#define END             \
+	{               \
+		AXES, 0 \
+	}
+
+static const struct choice worth[][7] = {
+	{{AXIS_POSITION, POSITION_STRADDLE}, END},
+	/* Each used entry, index and event field is the only thing that a log can show. */
+	{{AXIS_RING, RING_INDEX},
+	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
+	 {AXIS_QSIZE, QSIZE_8},
+	 {AXIS_REPLACE, REPLACE_BETWEEN},
+	 END},
+	{{AXIS_RING, RING_EVENT},
+	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
+	 {AXIS_REPLACE, REPLACE_BETWEEN},
+	 {AXIS_INDEX, INDEX_WRAP},
+	 END},
+	{{AXIS_RING, RING_INDEX},
+	 {AXIS_REPLACE, REPLACE_BETWEEN},
+	 {AXIS_STATUS, STATUS_ALONE},
+	 END},
+	{{AXIS_RING, RING_STRADDLE},
+	 {AXIS_RING_LOG, RING_LOG_ELSEWHERE},
+	 {AXIS_LOG_OFFSET, LOG_OFFSET_PAGE},
+	 {AXIS_QSIZE, QSIZE_8},
+	 END},
+	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_SHAPE, SHAPE_INDIRECT}, END},
+	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_SHAPE, SHAPE_MANY}, END},
+	{{AXIS_POSITION, POSITION_LAST}, {AXIS_STATUS, STATUS_ALONE}, END},
+	{{AXIS_POSITION, POSITION_REGIONS}, {AXIS_STATUS, STATUS_ALONE}, END},
+	{{AXIS_POSITION, POSITION_HIGH}, {AXIS_REPLACE, REPLACE_DURING}, END},
+	{{AXIS_POSITION, POSITION_STRADDLE},
+	 {AXIS_LOGGING, LOGGING_TOGGLE},
+	 {AXIS_REPLACE, REPLACE_DURING},
+	 END},
+	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_LOGGING, LOGGING_LATE}, END},
+	{{AXIS_LOGGING, LOGGING_LATE}, {AXIS_REPLACE, REPLACE_BETWEEN}, END},
+	{{AXIS_LOGGING, LOGGING_LATE},
+	 {AXIS_REPLACE, REPLACE_BETWEEN},
+	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
+	 END},
+	{{AXIS_POSITION, POSITION_HIGH}, {AXIS_SLOTS, SLOTS_ADDED}, END},
+	{{AXIS_POSITION, POSITION_HIGH}, {AXIS_SLOTS, SLOTS_CYCLED}, END},
+	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_QUEUES, QUEUES_2}, END},
+	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_LAST, LAST_UNWAITED}, END},
+	{{AXIS_REQUEST, REQUEST_GET_ID}, {AXIS_STATUS, STATUS_ALONE}, END},
+	{{AXIS_REQUEST, REQUEST_BEYOND}, {AXIS_STATUS, STATUS_ALONE}, END},
+	{{AXIS_REQUEST, REQUEST_UNSUPPORTED}, {AXIS_STATUS, STATUS_ALONE}, END},
+	{{AXIS_REQUEST, REQUEST_FLUSH}, {AXIS_POSITION, POSITION_LAST}, END},
+};
+
+#define NWORTH (sizeof(worth) / sizeof(worth[0]))
+
+struct generator {
+	struct check_scenario_list list;
+	unsigned int capacity;
+	struct check_random random;
+	unsigned int requests; /* only the first so many values of AXIS_REQUEST are used */
+	/* [axis a][value][axis b][value], a < b: 1 covered, 2 cannot occur */
+	uint8_t pair[AXES][MAX_VALUES][AXES][MAX_VALUES];
+};
+
+static unsigned int values(const struct generator *g, unsigned int axis)
+{
+	return axis == AXIS_REQUEST ? g->requests : check_axis_values(axis);
+}
+
+/* Give the unset bound axes from @i on values that make @s valid. */
+static bool complete(const struct generator *g, struct check_scenario *s, unsigned int i)
+{
+	unsigned int v;
+
+	while (i < NBOUND && s->value[bound_axes[i]] != UNSET)
+		i++;
+	if (i == NBOUND)
+		return check_scenario_valid(s);
+	for (v = 0; v < values(g, bound_axes[i]); v++) {
+		s->value[bound_axes[i]] = v;
+		if (complete(g, s, i + 1))
+			return true;
+	}
+	s->value[bound_axes[i]] = UNSET;
+	return false;
+}
+
+static bool completable(const struct generator *g, const struct check_scenario *s)
+{
+	struct check_scenario copy = *s;
+
+	return complete(g, &copy, 0);
+}
+
+bool check_scenario_pair(enum check_axis_id axis_a, unsigned int a, enum check_axis_id axis_b,
+			 unsigned int b, struct check_scenario *out)
+{
+	struct generator all = {.requests = check_axis_values(AXIS_REQUEST)};
+	struct check_scenario s = {0};
+	unsigned int i;
+
+	for (i = 0; i < NBOUND; i++)
+		s.value[bound_axes[i]] = UNSET;
+	s.value[axis_a] = a;
+	s.value[axis_b] = b;
+	if (!complete(&all, &s, 0))
+		return false;
+	if (out)
+		*out = s;
+	return true;
+}
+
+static uint8_t *pair_of(struct generator *g, unsigned int axis_a, unsigned int a,
+			unsigned int axis_b, unsigned int b)
+{
+	return axis_a < axis_b ? &g->pair[axis_a][a][axis_b][b] : &g->pair[axis_b][b][axis_a][a];
+}
+
+static void mark_impossible(struct generator *g)
+{
+	unsigned int a, b, i, j;
+
+	for (a = 0; a < AXES; a++)
+		for (b = a + 1; b < AXES; b++)
+			for (i = 0; i < check_axis_values(a); i++)
+				for (j = 0; j < check_axis_values(b); j++)
+					if (!check_scenario_pair(a, i, b, j, NULL))
+						g->pair[a][i][b][j] = 2;
+}
+
+/* Pairs that @value on @axis would cover together with what @s has so far. */
+static unsigned int gain(struct generator *g, const struct check_scenario *s, unsigned int axis,
+			 unsigned int value)
+{
+	unsigned int other, n = 0;
+
+	for (other = 0; other < AXES; other++)
+		if (other != axis && s->value[other] != UNSET)
+			n += !*pair_of(g, axis, value, other, s->value[other]);
+	return n;
+}
+
+static int append(struct generator *g, const struct check_scenario *s)
+{
+	unsigned int a, b, capacity = g->capacity ? 2 * g->capacity : 64;
+	struct check_scenario *v = g->list.v;
+
+	if (g->list.n == g->capacity) {
+		v = reallocarray(v, capacity, sizeof(*v));
+		if (!v)
+			return silt_err_sys(ENOMEM, "cannot list the scenarios");
+		g->list.v = v;
+		g->capacity = capacity;
+	}
+	v[g->list.n] = *s;
+	check_scenario_set_name(&v[g->list.n++]);
+	for (a = 0; a < AXES; a++)
+		for (b = a + 1; b < AXES; b++)
+			g->pair[a][s->value[a]][b][s->value[b]] = 1;
+	return 0;
+}
+
+/* Choose the value of one unset axis: the one that covers most, ties at random. */
+static unsigned int choose(struct generator *g, struct check_scenario *s, unsigned int axis)
+{
+	unsigned int n = values(g, axis), first = check_random_below(&g->random, n);
+	unsigned int i, v, best = UNSET, best_gain = 0, this_gain;
+
+	for (i = 0; i < n; i++) {
+		v = (first + i) % n;
+		this_gain = gain(g, s, axis, v);
+		if (best != UNSET && this_gain <= best_gain)
+			continue;
+		s->value[axis] = v;
+		if (completable(g, s)) {
+			best = v;
+			best_gain = this_gain;
+		}
+	}
+	s->value[axis] = best;
+	return best_gain;
+}
+
+/* Fill the unset axes in a random order. Return: pairs covered by what was chosen. */
+static unsigned int fill(struct generator *g, struct check_scenario *s)
+{
+	unsigned int order[AXES], i, j, swap, n = 0;
+
+	for (i = 0; i < AXES; i++)
+		order[i] = i;
+	for (i = AXES - 1; i; i--) {
+		j = check_random_below(&g->random, i + 1);
+		swap = order[i];
+		order[i] = order[j];
+		order[j] = swap;
+	}
+	for (i = 0; i < AXES; i++)
+		if (s->value[order[i]] == UNSET)
+			n += choose(g, s, order[i]);
+	return n;
+}
+
+static int cover_pair(struct generator *g, unsigned int a, unsigned int i, unsigned int b,
+		      unsigned int j)
+{
+	struct check_scenario s, best;
+	unsigned int c, n, best_gain = 0;
+
+	for (c = 0; c < CANDIDATES; c++) {
+		memset(s.value, UNSET, sizeof(s.value));
+		s.quick = false;
+		s.value[a] = i;
+		s.value[b] = j;
+		if (!completable(g, &s))
+			return 0;
+		n = fill(g, &s);
+		if (c && n <= best_gain)
+			continue;
+		best = s;
+		best_gain = n;
+	}
+	return append(g, &best);
+}
+
+/* Cover what requests below @requests can cover. */
+static int cover(struct generator *g, unsigned int requests)
+{
+	unsigned int a, b, i, j;
+	int ret = 0;
+
+	g->requests = requests;
+	for (a = 0; a < AXES; a++)
+		for (b = a + 1; b < AXES; b++)
+			for (i = 0; i < values(g, a); i++)
+				for (j = 0; j < values(g, b) && !ret; j++)
+					if (!g->pair[a][i][b][j])
+						ret = cover_pair(g, a, i, b, j);
+	return ret;
+}
+
+static int append_worth(struct generator *g)
+{
+	struct check_scenario s;
+	unsigned int i, j;
+	int ret = 0;
+
+	for (i = 0; i < NWORTH && !ret; i++) {
+		memset(&s, 0, sizeof(s));
+		s.quick = true;
+		for (j = 0; worth[i][j].axis != AXES; j++)
+			s.value[worth[i][j].axis] = worth[i][j].value;
+		ret = append(g, &s);
+	}
+	return ret;
+}
+
+static unsigned int unseen(bool seen[AXES][MAX_VALUES], const struct check_scenario *s, bool take)
+{
+	unsigned int axis, n = 0;
+
+	for (axis = 0; axis < AXES; axis++) {
+		n += !seen[axis][s->value[axis]];
+		if (take)
+			seen[axis][s->value[axis]] = true;
+	}
+	return n;
+}
+
+/* Add scenarios to the quick set until it has each value once. */
+static void choose_quick(struct check_scenario_list *list)
+{
+	bool seen[AXES][MAX_VALUES] = {{false}};
+	unsigned int i, n, best, best_unseen;
+
+	for (i = 0; i < list->n; i++)
+		if (list->v[i].quick)
+			unseen(seen, &list->v[i], true);
+	for (;;) {
+		best_unseen = 0;
+		for (i = best = 0; i < list->n; i++) {
+			n = unseen(seen, &list->v[i], false);
+			if (n > best_unseen) {
+				best = i;
+				best_unseen = n;
+			}
+		}
+		if (!best_unseen)
+			return;
+		list->v[best].quick = true;
+		unseen(seen, &list->v[best], true);
+	}
+}
+
+int check_scenario_generate(uint64_t seed, struct check_scenario_list *list)
+{
+	struct generator *g = calloc(1, sizeof(*g));
+	int ret;
+
+	memset(list, 0, sizeof(*list));
+	if (!g)
+		return silt_err_sys(ENOMEM, "cannot list the scenarios");
+	g->random = check_random_named(seed, "scenarios");
+	mark_impossible(g);
+	ret = append_worth(g);
+	/*
+	 * First everything that reads can cover, so that a backend on which nothing may be written
+	 * misses no pair of the other axes.
+	 */
+	if (!ret)
+		ret = cover(g, REQUEST_WRITE);
+	if (!ret)
+		ret = cover(g, check_axis_values(AXIS_REQUEST));
+	*list = g->list;
+	free(g);
+	if (ret < 0)
+		check_scenario_list_free(list);
+	else
+		choose_quick(list);
+	return ret;
+}
+
+void check_scenario_list_free(struct check_scenario_list *list)
+{
+	free(list->v);
+	memset(list, 0, sizeof(*list));
+}

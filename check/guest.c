@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "check/guest.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+/*
+ * The low region begins off any multiple of 8 pages, so that a byte of the log is shared with what
+ * lies before it. The high one ends with a whole 64-bit word of the log, so that its last page has
+ * the log's last bit.
+ */
+static const struct check_guest_region places[GUEST_SIDES] = {
+	[GUEST_LOW] = {.gpa = MIB + 3 * GUEST_PAGE, .size = 4 * MIB},
+	[GUEST_HIGH] = {.gpa = 4 * GIB + 5 * GUEST_PAGE,
+			.size = 4 * MIB - 5 * GUEST_PAGE,
+			.file_offset = 16 * GUEST_PAGE},
+};
+
+static void *map_private(uint64_t size)
+{
+	return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static int create_region(struct check_guest_region *r)
+{
+	r->fd = memfd_create("silt-check-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	/* Sealed, so that no backend takes the memory away under the checker. */
+	if (r->fd < 0 || ftruncate(r->fd, r->file_offset + r->size) ||
+	    fcntl(r->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+		return silt_err_sys(errno, "cannot make guest memory of %lu bytes", r->size);
+	r->mem = mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, r->file_offset);
+	r->before = map_private(r->size);
+	r->after = map_private(r->size);
+	if (r->mem == MAP_FAILED || r->before == MAP_FAILED || r->after == MAP_FAILED)
+		return silt_err_sys(errno, "cannot map guest memory of %lu bytes", r->size);
+	return 0;
+}
+
+static void unmap(void *p, uint64_t size)
+{
+	if (p != MAP_FAILED)
+		munmap(p, size);
+}
+
+void check_guest_destroy(struct check_guest *g)
+{
+	struct check_guest_region *r;
+
+	for (r = g->region; r < g->region + GUEST_SIDES; r++) {
+		unmap(r->mem, r->size);
+		unmap(r->before, r->size);
+		unmap(r->after, r->size);
+		if (r->fd >= 0)
+			close(r->fd);
+		r->mem = r->before = r->after = MAP_FAILED;
+		r->fd = -1;
+	}
+}
+
+int check_guest_create(struct check_guest *g)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < GUEST_SIDES; i++) {
+		g->region[i] = places[i];
+		g->region[i].fd = -1;
+		g->region[i].mem = g->region[i].before = g->region[i].after = MAP_FAILED;
+	}
+	for (i = 0; i < GUEST_SIDES && !ret; i++)
+		ret = create_region(&g->region[i]);
+	return ret;
+}
+
+void check_guest_reset(struct check_guest *g, struct check_random *random)
+{
+	struct check_guest_region *r;
+
+	for (r = g->region; r < g->region + GUEST_SIDES; r++) {
+		check_random_fill(random, r->mem, r->size);
+		r->next = 0;
+		r->end = r->size;
+	}
+}
+
+uint64_t check_guest_alloc(struct check_guest *g, enum check_guest_side side, uint64_t in_page,
+			   uint64_t len)
+{
+	struct check_guest_region *r = &g->region[side];
+	uint64_t first = r->next + in_page;
+	uint64_t next = (first + len + GUEST_PAGE - 1) / GUEST_PAGE * GUEST_PAGE;
+
+	if (next > r->end)
+		return 0;
+	r->next = next;
+	return r->gpa + first;
+}
+
+uint64_t check_guest_alloc_last(struct check_guest *g, enum check_guest_side side, uint64_t len)
+{
+	struct check_guest_region *r = &g->region[side];
+	uint64_t first = (r->size - len) / GUEST_PAGE * GUEST_PAGE;
+
+	if (r->end != r->size || len > r->size || first < r->next)
+		return 0;
+	r->end = first;
+	return r->gpa + r->size - len;
+}
+
+static struct check_guest_region *region_of(const struct check_guest *g, uint64_t gpa)
+{
+	const struct check_guest_region *r = &g->region[GUEST_HIGH];
+
+	return (struct check_guest_region *)(gpa >= r->gpa ? r : &g->region[GUEST_LOW]);
+}
+
+void *check_guest_mem(const struct check_guest *g, uint64_t gpa)
+{
+	const struct check_guest_region *r = region_of(g, gpa);
+
+	return r->mem + (gpa - r->gpa);
+}
+
+uint64_t check_guest_end(const struct check_guest *g)
+{
+	return g->region[GUEST_HIGH].gpa + g->region[GUEST_HIGH].size;
+}
+
+void check_guest_capture(struct check_guest *g)
+{
+	struct check_guest_region *r;
+
+	for (r = g->region; r < g->region + GUEST_SIDES; r++)
+		memcpy(r->after, r->mem, r->size);
+}
+
+void check_guest_advance(struct check_guest *g)
+{
+	struct check_guest_region *r;
+	uint8_t *swap;
+
+	for (r = g->region; r < g->region + GUEST_SIDES; r++) {
+		swap = r->before;
+		r->before = r->after;
+		r->after = swap;
+	}
+}
+
+void check_guest_own_write(struct check_guest *g, uint64_t gpa, uint64_t len)
+{
+	struct check_guest_region *r = region_of(g, gpa);
+
+	memcpy(r->before + (gpa - r->gpa), r->mem + (gpa - r->gpa), len);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef CHECK_GUEST_H
+#define CHECK_GUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "check/random.h"
+
+#define GUEST_PAGE UINT64_C(4096)
+
+enum check_guest_side {
+	GUEST_LOW,
+	GUEST_HIGH,
+	GUEST_SIDES
+};
+
+struct check_guest_region {
+	uint64_t gpa;
+	uint64_t size;
+	uint64_t file_offset;
+	int fd;
+	uint8_t *mem;	 /* what the backend sees */
+	uint8_t *before; /* a copy from when the present span began */
+	uint8_t *after;	 /* a copy from when it ended */
+	uint64_t next;	 /* the first page that is not taken yet, an offset */
+	uint64_t end;	 /* one past the last */
+};
+
+/* The memory of a guest that is not there: one region low, one above 4 GiB. */
+struct check_guest {
+	struct check_guest_region region[GUEST_SIDES];
+};
+
+/* Return: 0 or -errno. Owns: free with check_guest_destroy(), also after a failure. */
+int check_guest_create(struct check_guest *g);
+void check_guest_destroy(struct check_guest *g);
+
+/* Fill all memory with random bytes and take back all allocations. */
+void check_guest_reset(struct check_guest *g, struct check_random *random);
+
+/*
+ * Take whole pages that nothing else lies in, and return an address at @in_page bytes into the
+ * first, from where @len bytes are the caller's; 0 if the region is full.
+ */
+uint64_t check_guest_alloc(struct check_guest *g, enum check_guest_side side, uint64_t in_page,
+			   uint64_t len);
+
+/* @len bytes that end with the region's last byte; 0 if that is taken. */
+uint64_t check_guest_alloc_last(struct check_guest *g, enum check_guest_side side, uint64_t len);
+
+/* @len bytes must be inside one region, which the caller knows. */
+void *check_guest_mem(const struct check_guest *g, uint64_t gpa);
+
+/* One past the last guest-physical byte. */
+uint64_t check_guest_end(const struct check_guest *g);
+
+/* Copy memory into the after copy. */
+void check_guest_capture(struct check_guest *g);
+
+/* What was after is before now. */
+void check_guest_advance(struct check_guest *g);
+
+/* The driver itself wrote there: the before copy follows. */
+void check_guest_own_write(struct check_guest *g, uint64_t gpa, uint64_t len);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef CHECK_SESSION_H
+#define CHECK_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <silt/frontend.h>
+#include <silt/log.h>
+#include <silt/virtq.h>
+
+#include "check/axes.h"
+#include "check/blk.h"
+#include "check/guest.h"
+#include "check/places.h"
+#include "check/target.h"
+
+/*
+ * One connection to the backend: the frontend that sets it up and the driver that uses its queues.
+ *
+ * All functions return 0 (or a value where said), or -errno with a sentence in s->error that says
+ * what the backend did; then the session is broken, and is only closed.
+ */
+
+#define SESSION_QUEUES	  2
+#define SESSION_MAX_NUM	  512
+#define SESSION_ERROR_LEN 1600
+
+/* A dirty log and the file it lies in. */
+struct check_session_log {
+	int fd;
+	uint64_t size;
+	uint64_t offset;
+	struct silt_log *map;
+};
+
+struct check_session_queue {
+	uint16_t num;
+	uint64_t desc, avail, used; /* guest addresses */
+	uint64_t log_gpa;	    /* where its used ring is logged */
+	uint16_t first;		    /* index that it began with */
+	uint16_t added;		    /* buffers that the device was given since */
+	uint16_t collected;	    /* and gave back */
+	int kick, call, err;
+	struct silt_driver *driver;
+	/* The request whose used entry is in each slot, and the last one that was collected. */
+	struct check_blk_request *slot[SESSION_MAX_NUM];
+	struct check_blk_request *last;
+	struct check_blk_request *flying; /* the one that is waited for longest, for messages */
+};
+
+struct check_session {
+	struct check_target *target;
+	struct check_guest *guest;
+	struct check_places *places;
+	struct silt_frontend *f;
+	FILE *trace;
+	int timeout_ms;
+	uint64_t offered;  /* features */
+	uint64_t protocol; /* features that were acknowledged */
+	uint64_t features; /* to acknowledge, without VHOST_F_LOG_ALL */
+	unsigned int nqueues;
+	struct check_session_queue queue[SESSION_QUEUES];
+	bool log_all;	 /* the backend was told to log buffers */
+	bool log_ring;	 /* and used rings */
+	bool kicks_stay; /* the device does not read them */
+	char error[SESSION_ERROR_LEN];
+	char wrong[BLK_WRONG_LEN]; /* the first wrong answer that did not break the session, or ""
+				    */
+};
+
+/*
+ * Connect, and learn what the backend offers. @s is zero, but for target, guest, places and trace.
+ */
+int check_session_open(struct check_session *s);
+
+/* Close the connection and free everything, whatever state it is in. */
+void check_session_close(struct check_session *s, bool broken);
+
+/* Place the rings where @scenario wants them, and make the drivers. */
+int check_session_make_rings(struct check_session *s, const struct check_scenario *scenario);
+
+/* Acknowledge s->features and tell the backend the memory. */
+int check_session_set_up(struct check_session *s, bool with_high);
+int check_session_add_high(struct check_session *s);
+int check_session_remove_high(struct check_session *s);
+
+/* Start all rings from where they are; s->log_ring says whether their used rings are logged. */
+int check_session_start(struct check_session *s);
+
+/*
+ * Stop all rings. A backend that has not finished what it took by then leaves a sentence in
+ * s->wrong.
+ */
+int check_session_stop(struct check_session *s);
+
+/* Switch logging on or off on running rings, as a monitor does. */
+int check_session_logging(struct check_session *s, bool on, bool ring);
+int check_session_set_log(struct check_session *s, const struct check_session_log *log);
+
+/* A round trip: everything sent before it has been handled. */
+int check_session_barrier(struct check_session *s);
+
+/* Make a request available. Waits for others if the ring is full. */
+int check_session_add(struct check_session *s, struct check_blk_request *r);
+
+/* Kick all queues, whether or not they asked for it. */
+void check_session_kick(struct check_session *s);
+
+/* Wait until the device holds no buffer. */
+int check_session_wait(struct check_session *s);
+
+/* Take what has come back already. */
+int check_session_collect(struct check_session *s);
+
+/* Wait until kicks were read, but only a short time, and once: not every device reads them. */
+void check_session_wait_kicks(struct check_session *s);
+
+/*
+ * Make whatever the device stores into the used rings a change: slots that it cannot be about to
+ * fill, and the flags. Called while nothing is compared.
+ */
+void check_session_poison_rings(struct check_session *s);
+
+/* A new log of a size for the guest's memory. Return: 0 or -errno (silt_errmsg()). */
+int check_session_log_create(struct check_session_log *log, uint64_t pages, uint64_t offset);
+void check_session_log_destroy(struct check_session_log *log);
+
+/* Leave in s->error what a failed call on the frontend means. Return: @ret. */
+int check_session_failed(struct check_session *s, int ret, const char *doing);
+void check_session_wrong(struct check_session *s, const char *format, ...)
+	__attribute__((format(printf, 2, 3), cold));
+int check_session_error(struct check_session *s, const char *format, ...)
+	__attribute__((format(printf, 2, 3), cold));
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <silt/error.h>
+
+#include "check/session.h"
+#include "check/target_process.h"
+
+/* How long a device that reads its kicks may take for it. */
+#define KICK_MS 10
+
+static uint16_t in_flight(const struct check_session_queue *q)
+{
+	return q->added - q->collected;
+}
+
+void check_session_kick(struct check_session *s)
+{
+	const uint64_t one = 1;
+	unsigned int i;
+
+	for (i = 0; i < s->nqueues; i++)
+		while (write(s->queue[i].kick, &one, sizeof(one)) < 0 && errno == EINTR)
+			;
+}
+
+static int ring_failed(struct check_session *s, unsigned int q)
+{
+	return check_session_error(s, "queue %u: %s", q, silt_errmsg());
+}
+
+static int collect_queue(struct check_session *s, unsigned int i)
+{
+	struct check_session_queue *q = &s->queue[i];
+	struct check_blk_request *r;
+	void *token;
+	uint32_t len;
+	int ret;
+
+	while ((ret = silt_driver_collect(q->driver, &token, &len)) > 0) {
+		r = token;
+		q->slot[(uint16_t)(q->first + q->collected) % q->num] = r;
+		q->last = r;
+		q->collected++;
+		r->done = true;
+		r->used_len = len;
+		if (r == q->flying)
+			q->flying = NULL;
+	}
+	return ret < 0 ? ring_failed(s, i) : 0;
+}
+
+int check_session_collect(struct check_session *s)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < s->nqueues && !ret; i++)
+		ret = collect_queue(s, i);
+	return ret;
+}
+
+/* Ask for calls on all queues that have something in flight. Return: 1 if something came back. */
+static int enable_calls(struct check_session *s)
+{
+	struct check_session_queue *q;
+	unsigned int i;
+	int ret, came = 0;
+
+	for (i = 0; i < s->nqueues; i++) {
+		q = &s->queue[i];
+		if (!in_flight(q))
+			continue;
+		ret = silt_driver_enable_call(q->driver);
+		if (ret < 0)
+			return ring_failed(s, i);
+		check_guest_own_write(s->guest, q->avail, silt_virtq_avail_size(q->num));
+		came |= ret;
+	}
+	return came;
+}
+
+static void drain(int fd)
+{
+	uint64_t count;
+
+	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+}
+
+static unsigned int total_collected(const struct check_session *s)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < s->nqueues; i++)
+		n += s->queue[i].collected;
+	return n;
+}
+
+static int timed_out(struct check_session *s)
+{
+	unsigned int i, before = total_collected(s);
+
+	if (check_session_collect(s) < 0)
+		return -EPROTO;
+	if (total_collected(s) != before)
+		return check_session_error(s,
+					   "a request was completed, but the driver was not called "
+					   "within %d ms",
+					   s->timeout_ms);
+	for (i = 0; i < s->nqueues; i++)
+		if (in_flight(&s->queue[i]))
+			break;
+	return check_session_error(s, "no completion within %d ms on queue %u for %s",
+				   s->timeout_ms, i,
+				   s->queue[i].flying ? s->queue[i].flying->text : "its requests");
+}
+
+static int hung_up(struct check_session *s)
+{
+	unsigned int i;
+	const char *doing = "a request";
+
+	for (i = 0; i < s->nqueues; i++)
+		if (s->queue[i].flying)
+			doing = s->queue[i].flying->text;
+	return check_session_failed(s, -ECONNRESET, doing);
+}
+
+/* Wait for one call. */
+static int wait_call(struct check_session *s, int64_t deadline)
+{
+	struct pollfd wait[2 + 2 * SESSION_QUEUES];
+	int64_t left = deadline - check_process_now_ms();
+	unsigned int i, n = 0;
+	int ret;
+
+	wait[n++] = (struct pollfd){.fd = silt_frontend_fd(s->f), .events = POLLRDHUP};
+	wait[n++] = (struct pollfd){.fd = check_target_pidfd(s->target), .events = POLLIN};
+	for (i = 0; i < s->nqueues; i++) {
+		wait[n++] = (struct pollfd){.fd = s->queue[i].call, .events = POLLIN};
+		wait[n++] = (struct pollfd){.fd = s->queue[i].err, .events = POLLIN};
+	}
+	ret = poll(wait, n, left > 0 ? left : 0);
+	if (ret == 0)
+		return timed_out(s);
+	if (ret < 0)
+		return errno == EINTR ? 0 : check_session_error(s, "poll: %s", strerror(errno));
+	for (i = 0; i < s->nqueues; i++) {
+		if (wait[2 + 2 * i].revents)
+			drain(s->queue[i].call);
+		if (wait[3 + 2 * i].revents)
+			return check_session_error(s, "the backend reported an error of queue %u",
+						   i);
+	}
+	return wait[0].revents || wait[1].revents ? hung_up(s) : 0;
+}
+
+/* Wait until at most @most buffers are in flight on each queue. */
+static int wait_below(struct check_session *s, unsigned int most)
+{
+	int64_t deadline = check_process_now_ms() + s->timeout_ms;
+	unsigned int i, before = total_collected(s);
+	int ret;
+
+	for (;;) {
+		ret = check_session_collect(s);
+		if (ret < 0)
+			return ret;
+		for (i = 0; i < s->nqueues && in_flight(&s->queue[i]) <= most; i++)
+			;
+		if (i == s->nqueues)
+			return 0;
+		if (total_collected(s) != before)
+			deadline = check_process_now_ms() + s->timeout_ms;
+		before = total_collected(s);
+		ret = enable_calls(s);
+		if (ret == 0)
+			ret = wait_call(s, deadline);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+int check_session_wait(struct check_session *s)
+{
+	return wait_below(s, 0);
+}
+
+static int add(struct check_session *s, struct check_blk_request *r)
+{
+	struct check_session_queue *q = &s->queue[r->queue];
+	void *table = r->table ? check_guest_mem(s->guest, r->table) : NULL;
+	int ret = silt_driver_add(q->driver, r->seg, r->nsegs, table, r->table, r);
+
+	if (ret < 0)
+		return ret;
+	q->added++;
+	if (!q->flying)
+		q->flying = r;
+	if (r->table)
+		check_guest_own_write(s->guest, r->table, r->nsegs * 16);
+	ret = silt_driver_publish(q->driver);
+	check_guest_own_write(s->guest, q->desc, silt_virtq_desc_size(q->num));
+	check_guest_own_write(s->guest, q->avail, silt_virtq_avail_size(q->num));
+	return ret < 0 ? ret : 0;
+}
+
+int check_session_add(struct check_session *s, struct check_blk_request *r)
+{
+	struct check_session_queue *q = &s->queue[r->queue];
+	int ret = add(s, r);
+
+	while (ret == -ENOSPC) {
+		check_session_kick(s);
+		ret = wait_below(s, in_flight(q) - 1);
+		if (ret < 0)
+			return ret;
+		ret = add(s, r);
+	}
+	return ret < 0 ? ring_failed(s, r->queue) : 0;
+}
+
+void check_session_wait_kicks(struct check_session *s)
+{
+	int64_t deadline = check_process_now_ms() + KICK_MS;
+	struct pollfd kick = {.events = POLLIN};
+	unsigned int i;
+
+	for (i = 0; i < s->nqueues && !s->kicks_stay; i++) {
+		kick.fd = s->queue[i].kick;
+		while (poll(&kick, 1, 0) == 1 && !s->kicks_stay) {
+			sched_yield();
+			s->kicks_stay = check_process_now_ms() >= deadline;
+		}
+	}
+}
+
+static void poison_ring(struct check_session *s, const struct check_session_queue *q)
+{
+	uint16_t next = q->first + q->collected, flying = in_flight(q);
+	uint8_t *used = check_guest_mem(s->guest, q->used);
+	unsigned int i;
+
+	for (i = flying; i < q->num; i++)
+		memset(used + 4 + 8 * ((uint16_t)(next + i) % q->num), 0xff, 8);
+	/* Devices that only set and clear the flag that says "do not kick" change it, too. */
+	memset(used, 0xff, 2);
+	check_guest_own_write(s->guest, q->used, silt_virtq_used_size(q->num));
+}
+
+void check_session_poison_rings(struct check_session *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->nqueues; i++)
+		poison_ring(s, &s->queue[i]);
+}
+
+/* ---- Stop ------------------------------------------------------------------------------------ */
+
+static uint16_t used_index(const struct check_session *s, const struct check_session_queue *q)
+{
+	uint16_t index;
+
+	memcpy(&index, check_guest_mem(s->guest, q->used + 2), sizeof(index));
+	return index;
+}
+
+/*
+ * What was taken from the available ring must be finished by the time of the answer; what was not
+ * is the next owner's business.
+ */
+static int stop_ring(struct check_session *s, unsigned int i)
+{
+	struct check_session_queue *q = &s->queue[i];
+	int base = silt_frontend_get_vring_base(s->f, i);
+	uint16_t used = used_index(s, q);
+
+	if (base < 0)
+		return check_session_failed(s, base, "GET_VRING_BASE");
+	if ((uint16_t)(base - q->first) > q->added)
+		check_session_wrong(
+			s,
+			"GET_VRING_BASE of queue %u says %d, but only %u buffers were made "
+			"available from %u on",
+			i, base, q->added, q->first);
+	else if ((uint16_t)base != used)
+		check_session_wrong(
+			s,
+			"GET_VRING_BASE of queue %u says %d, but the used index is %u: it "
+			"was answered before all requests were finished",
+			i, base, used);
+	return 0;
+}
+
+int check_session_stop(struct check_session *s)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < s->nqueues && !ret; i++)
+		ret = stop_ring(s, i);
+	return ret < 0 ? ret : check_session_collect(s);
+}

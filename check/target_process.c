@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "check/target_process.h"
+
+/* A backend that was told to end, or closed its connection, has so long to do it. */
+#define END_MS	   2000
+#define TAIL_BYTES 2048
+#define TAIL_LINES 5
+
+int64_t check_process_now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* @arg with each {socket} and {image} replaced. Return: the copy, or NULL. */
+static char *substitute(const struct check_target *t, const char *arg)
+{
+	char *out = NULL;
+	size_t len, skip;
+	FILE *f = open_memstream(&out, &len);
+
+	if (!f)
+		return NULL;
+	for (; *arg; arg += skip) {
+		skip = 1;
+		if (!strncmp(arg, "{socket}", 8)) {
+			fputs(t->socket_path, f);
+			skip = 8;
+		} else if (!strncmp(arg, "{image}", 7)) {
+			fputs(t->image_path, f);
+			skip = 7;
+		} else {
+			fputc(*arg, f);
+		}
+	}
+	return fclose(f) ? NULL : out;
+}
+
+static void free_argv(char **argv)
+{
+	char **arg;
+
+	for (arg = argv; arg && *arg; arg++)
+		free(*arg);
+	free(argv);
+}
+
+static char **build_argv(const struct check_target *t)
+{
+	char *self[] = {(char *)t->opt->self,
+			(char *)"blk",
+			(char *)"--socket-path={socket}",
+			(char *)"--blk-file={image}",
+			(char *)"--num-queues=2",
+			NULL};
+	char **from = t->opt->target == CHECK_TARGET_SELF ? self : t->opt->argv;
+	char **argv;
+	size_t n, i;
+
+	for (n = 0; from[n]; n++)
+		;
+	argv = calloc(n + 1, sizeof(*argv));
+	for (i = 0; argv && i < n; i++) {
+		argv[i] = substitute(t, from[i]);
+		if (!argv[i]) {
+			free_argv(argv);
+			return NULL;
+		}
+	}
+	return argv;
+}
+
+/* In the child. A failed exec is reported through @report as its errno. */
+static void __attribute__((noreturn))
+run_child(const struct check_target *t, char **argv, pid_t parent, int report)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC), err;
+	sigset_t none;
+
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(127);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	dup2(null, STDIN_FILENO);
+	dup2(t->output, STDOUT_FILENO);
+	dup2(t->output, STDERR_FILENO);
+	execvp(argv[0], argv);
+	err = errno;
+	if (write(report, &err, sizeof(err)) != sizeof(err))
+		_exit(126);
+	_exit(127);
+}
+
+/* Return: 0 once the child runs its program, or the errno of a failed exec. */
+static int exec_result(int report)
+{
+	int err;
+
+	return read(report, &err, sizeof(err)) == sizeof(err) ? err : 0;
+}
+
+static int spawn(struct check_target *t, char **argv)
+{
+	pid_t parent = getpid();
+	int report[2], err;
+
+	if (pipe2(report, O_CLOEXEC))
+		return errno;
+	t->pid = fork();
+	if (!t->pid)
+		run_child(t, argv, parent, report[1]);
+	err = errno;
+	close(report[1]);
+	if (t->pid > 0) {
+		/* On both sides, so that the group exists whoever comes first. */
+		setpgid(t->pid, t->pid);
+		t->pidfd = syscall(SYS_pidfd_open, t->pid, 0);
+		err = exec_result(report[0]);
+	} else {
+		t->pid = 0;
+	}
+	close(report[0]);
+	return err;
+}
+
+int check_process_start(struct check_target *t)
+{
+	char **argv = build_argv(t);
+	int err;
+
+	if (!argv)
+		return silt_err_sys(ENOMEM, "cannot start the backend");
+	unlink(t->socket_path);
+	if (t->output >= 0)
+		close(t->output);
+	t->output = memfd_create("silt-check-output", MFD_CLOEXEC);
+	t->ended = false;
+	/* Appended to, so that stdout and stderr do not write over each other. */
+	if (t->output >= 0)
+		fcntl(t->output, F_SETFL, O_APPEND);
+	err = t->output < 0 ? errno : spawn(t, argv);
+	if (err) {
+		check_process_end(t);
+		err = silt_err_sys(err, "cannot start %s", argv[0]);
+	}
+	free_argv(argv);
+	return err;
+}
+
+static void forget(struct check_target *t)
+{
+	/* Whatever it started, and left behind, ends too. */
+	kill(-t->pid, SIGKILL);
+	if (t->pidfd >= 0)
+		close(t->pidfd);
+	t->pidfd = -1;
+	t->pid = 0;
+	t->ended = true;
+}
+
+void check_process_reap(struct check_target *t)
+{
+	if (t->pid && waitpid(t->pid, &t->status, WNOHANG) == t->pid)
+		forget(t);
+}
+
+static void wait_end(struct check_target *t, int timeout_ms)
+{
+	struct pollfd wait = {.fd = t->pidfd, .events = POLLIN};
+
+	if (t->pid && t->pidfd >= 0)
+		poll(&wait, 1, timeout_ms);
+	check_process_reap(t);
+}
+
+void check_process_end(struct check_target *t)
+{
+	check_process_reap(t);
+	if (!t->pid)
+		return;
+	kill(-t->pid, SIGTERM);
+	wait_end(t, END_MS);
+	if (!t->pid)
+		return;
+	kill(-t->pid, SIGKILL);
+	waitpid(t->pid, &t->status, 0);
+	forget(t);
+}
+
+/* The last lines of what the backend printed. */
+static void append_output(const struct check_target *t, char *text, size_t len)
+{
+	char tail[TAIL_BYTES + 1];
+	off_t end = t->output < 0 ? 0 : lseek(t->output, 0, SEEK_END);
+	off_t from = end > TAIL_BYTES ? end - TAIL_BYTES : 0;
+	ssize_t n = end > 0 ? pread(t->output, tail, TAIL_BYTES, from) : 0;
+	unsigned int lines = 0;
+	char *start;
+
+	while (n > 0 && (tail[n - 1] == '\n' || !tail[n - 1]))
+		n--;
+	if (n <= 0)
+		return;
+	tail[n] = '\0';
+	for (start = tail + n; start > tail && lines < TAIL_LINES; start--)
+		lines += start[-1] == '\n';
+	if (lines == TAIL_LINES)
+		start++;
+	snprintf(text, len, "; its last lines:\n%s", start);
+}
+
+bool check_target_death(struct check_target *t, char text[TARGET_DEATH_LEN])
+{
+	int used;
+
+	if (t->pid)
+		wait_end(t, END_MS);
+	if (!t->ended)
+		return false;
+	if (WIFSIGNALED(t->status))
+		used = snprintf(text, TARGET_DEATH_LEN, "died of signal %d (%s)",
+				WTERMSIG(t->status), strsignal(WTERMSIG(t->status)));
+	else
+		used = snprintf(text, TARGET_DEATH_LEN, "ended with exit status %d",
+				WEXITSTATUS(t->status));
+	append_output(t, text + used, TARGET_DEATH_LEN - used);
+	return true;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef CHECK_TARGET_PROCESS_H
+#define CHECK_TARGET_PROCESS_H
+
+#include <stdint.h>
+
+#include "check/target.h"
+
+/*
+ * The backend as a child process, in a process group of its own so that what it starts ends with
+ * it. If this process dies, so does the backend.
+ */
+
+/* Return: 0 or -errno. What it prints goes to t->output. */
+int check_process_start(struct check_target *t);
+
+/* Notice if it has ended by itself. */
+void check_process_reap(struct check_target *t);
+
+/* End it: SIGTERM, then SIGKILL. Does nothing if none runs. */
+void check_process_end(struct check_target *t);
+
+int64_t check_process_now_ms(void);
+
+#endif
