@@ -204,8 +204,8 @@ void machine_start(struct machine *m, enum blk_aio aio, bool kicks, uint64_t fea
 	m->layout = (struct silt_virtq_layout){
 		.num = MACHINE_RING,
 		.desc = m->base,
-		.avail = m->base + 0x1000,
-		.used = m->base + 0x2000,
+		.avail = m->base + 0x4000,
+		.used = m->base + 0x5000,
 		.features = features,
 	};
 	blk_queue_init(&m->queue, &m->disk, 0);

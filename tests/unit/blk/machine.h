@@ -18,10 +18,10 @@
 #define MACHINE_HIGH  UINT64_C(0x100000000)
 #define MACHINE_HALF  UINT64_C(0x100000) /* bytes of each */
 #define MACHINE_PAGES ((MACHINE_HIGH + MACHINE_HALF) / SILT_LOG_PAGE_SIZE)
-#define MACHINE_RING  128
+#define MACHINE_RING  1024
 
 /* Buffers begin behind the ring in low memory. */
-#define MACHINE_ARENA 0x4000
+#define MACHINE_ARENA 0x8000
 
 struct machine {
 	struct blk_disk disk;
