@@ -72,8 +72,8 @@ SILT_API int silt_frontend_rem_mem_reg(struct silt_frontend *f,
 
 /**
  * silt_frontend_set_log_base() - waits for the reply, which every backend with LOG_SHMFD sends; 0,
- * 8 or 16 bytes of payload are accepted, a u64 other than 0 (8 bytes) is a refusal if REPLY_ACK
- * was negotiated
+ * 8 or 16 bytes of payload are accepted; a u64 (8 bytes) that is neither 0 nor @size, which some
+ * backends send back, is a refusal if REPLY_ACK was negotiated
  */
 SILT_API int silt_frontend_set_log_base(struct silt_frontend *f, uint64_t size, uint64_t offset,
 					int fd);

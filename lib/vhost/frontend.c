@@ -365,8 +365,9 @@ int silt_frontend_set_log_base(struct silt_frontend *f, uint64_t size, uint64_t 
 					  "SET_LOG_BASE: payload of %u bytes in the answer, "
 					  "must be 0, 8 or 16",
 					  answer->hdr.size));
+	/* Some backends send back the head of what they were sent. */
 	if (answer->hdr.size == sizeof(uint64_t) && answer->payload.u64 &&
-	    f->protocol & SILT_VHOST_PROTOCOL_F_REPLY_ACK)
+	    answer->payload.u64 != size && f->protocol & SILT_VHOST_PROTOCOL_F_REPLY_ACK)
 		return silt_err(EREMOTEIO, "SET_LOG_BASE: the backend refused (0x%llx)",
 				(unsigned long long)answer->payload.u64);
 	return 0;

@@ -305,8 +305,9 @@ static void test_answers_to_set_log_base(void **state)
 		uint64_t value, protocol;
 		int want;
 	} cases[] = {
-		{0, 0, ACK, 0},		 {8, 0, ACK, 0},       {16, 0x40000, ACK, 0}, {8, 1, 0, 0},
-		{8, 1, ACK, -EREMOTEIO}, {4, 0, ACK, -EPROTO}, {12, 0, 0, -EPROTO},
+		{0, 0, ACK, 0},	      {8, 0, ACK, 0},	     {16, 0x40000, ACK, 0},
+		{8, 1, 0, 0},	      {8, LOG_SIZE, ACK, 0}, {8, 1, ACK, -EREMOTEIO},
+		{4, 0, ACK, -EPROTO}, {12, 0, 0, -EPROTO},
 	};
 	struct canned c;
 
