@@ -37,17 +37,38 @@ static int help(FILE *out)
 	return out == stdout ? TOOL_OK : TOOL_USAGE;
 }
 
+static const struct command *find(const char *name)
+{
+	for (size_t i = 0; i < NCOMMANDS; i++)
+		if (!strcmp(name, commands[i].name))
+			return &commands[i];
+	return NULL;
+}
+
+/* The command in a program name like /usr/bin/silt-blk, or NULL. */
+static const struct command *find_in_name(const char *program)
+{
+	const char *base = strrchr(program, '/');
+
+	base = base ? base + 1 : program;
+	return strncmp(base, "silt-", 5) ? NULL : find(base + 5);
+}
+
 int main(int argc, char **argv)
 {
+	const struct command *command = argc ? find_in_name(argv[0]) : NULL;
+
+	if (command)
+		return command->run(argc, argv);
 	if (argc < 2)
 		return help(stderr);
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
 		return help(stdout);
 	if (!strcmp(argv[1], "--version"))
 		return tool_version();
-	for (size_t i = 0; i < NCOMMANDS; i++)
-		if (!strcmp(argv[1], commands[i].name))
-			return commands[i].run(argc - 1, argv + 1);
+	command = find(argv[1]);
+	if (command)
+		return command->run(argc - 1, argv + 1);
 	fprintf(stderr, "silt: no command '%s'\nTry 'silt --help'.\n", argv[1]);
 	return TOOL_USAGE;
 }
