@@ -10,12 +10,8 @@ static const struct command {
 	const char *what;
 } commands[] = {
 	{"blk", cmd_blk, "serve a disk image to a virtual machine over vhost-user"},
-#ifdef TOOL_CHECK
 	{"check", cmd_check, "prove that a vhost-user backend logs every page it writes"},
-#endif
-#ifdef TOOL_BENCH
 	{"bench", cmd_bench, "measure silt against its peers"},
-#endif
 };
 
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))
