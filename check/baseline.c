@@ -159,7 +159,7 @@ static struct entry *find_page(const struct check_baseline *b, const char *scena
 	char kind[KIND_MAX];
 
 	return find(b, scenario, check_class_name(page->class),
-		    check_text_kind(page->what, ',', kind, sizeof(kind)));
+		    check_text_kind(page->what, kind, sizeof(kind)));
 }
 
 bool check_baseline_has(const struct check_baseline *b, const char *scenario,
@@ -177,17 +177,17 @@ static bool mark_seen(struct entry *e)
 
 bool check_baseline_covers(struct check_baseline *b, const struct check_outcome *o)
 {
-	bool known = o->npages > 0;
+	bool known = o->result == CHECK_ERROR || (o->result == CHECK_FAIL && o->npages);
 
 	if (o->result == CHECK_SKIP)
 		return false;
 	for (size_t i = 0; i < b->count; i++)
 		b->entries[i].ran |= names_scenario(&b->entries[i], o->name);
 	if (o->result == CHECK_ERROR)
-		return mark_seen(find(b, o->name, ERROR_CLASS, NO_WHAT));
+		known = mark_seen(find(b, o->name, ERROR_CLASS, NO_WHAT));
 	for (unsigned int i = 0; i < o->npages; i++)
 		known &= mark_seen(find_page(b, o->name, &o->pages[i]));
-	return o->result == CHECK_FAIL && known;
+	return known;
 }
 
 static int add_entry(struct check_baseline *b, const char *scenario, const char *class,
@@ -210,10 +210,10 @@ int check_baseline_add(struct check_baseline *b, const struct check_outcome *o)
 	int ret = 0;
 
 	if (o->result == CHECK_ERROR)
-		return add_entry(b, o->name, ERROR_CLASS, NO_WHAT);
-	for (unsigned int i = 0; !ret && o->result == CHECK_FAIL && i < o->npages; i++)
+		ret = add_entry(b, o->name, ERROR_CLASS, NO_WHAT);
+	for (unsigned int i = 0; !ret && i < o->npages; i++)
 		ret = add_entry(b, o->name, check_class_name(o->pages[i].class),
-				check_text_kind(o->pages[i].what, ',', kind, sizeof(kind)));
+				check_text_kind(o->pages[i].what, kind, sizeof(kind)));
 	return ret;
 }
 

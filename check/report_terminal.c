@@ -109,15 +109,14 @@ static void start(void *arg, const struct check_options *opt, const struct check
 
 	if (t->opt.verbosity < 0)
 		return;
-	fprintf(out, "%s: %s device, %" PRIu64 " queue%s, ", info->target, info->device,
+	fprintf(out, "backend: %s\n%s device, %" PRIu64 " queue%s, ", info->target, info->device,
 		info->queues, plural(info->queues));
 	print_size(out, info->capacity);
-	fprintf(out, "%s\n", info->read_only ? ", read-only" : "");
+	fprintf(out, "%s; %u scenario%s, seed %" PRIu64 "\n", info->read_only ? ", read-only" : "",
+		nscenarios, plural(nscenarios), opt->seed);
 	if (t->opt.verbosity > 0)
 		fprintf(out, "features 0x%" PRIx64 ", protocol features 0x%" PRIx64 "\n",
 			info->features, info->protocol_features);
-	fprintf(out, "%u scenario%s, seed %" PRIu64 "\n", nscenarios, plural(nscenarios),
-		opt->seed);
 	fflush(out);
 }
 
@@ -196,7 +195,7 @@ static void group_page(struct check_terminal *t, const struct check_outcome *o,
 	struct group like = {.result = CHECK_FAIL, .class = page->class};
 	struct group *g;
 
-	check_text_kind(page->what, ',', like.kind, sizeof(like.kind));
+	check_text_kind(page->what, like.kind, sizeof(like.kind));
 	g = find_group(t, &like);
 	if (!g) {
 		g = new_group(t, &like, o);
@@ -216,7 +215,7 @@ static void group_reason(struct check_terminal *t, const struct check_outcome *o
 	struct group like = {.result = o->result};
 	struct group *g;
 
-	check_text_kind(o->reason ? o->reason : "", '\n', like.kind, sizeof(like.kind));
+	check_text_sentence_kind(o->reason ? o->reason : "", like.kind, sizeof(like.kind));
 	g = find_group(t, &like);
 	if (!g)
 		g = new_group(t, &like, o);
@@ -238,7 +237,7 @@ static void outcome(void *arg, const struct check_outcome *o)
 		t->class_pages[o->pages[i].class]++;
 	if (o->result == CHECK_SKIP || (o->result == CHECK_ERROR && !o->known))
 		group_reason(t, o);
-	for (unsigned int i = 0; !o->known && o->result == CHECK_FAIL && i < o->npages; i++) {
+	for (unsigned int i = 0; !o->known && i < o->npages; i++) {
 		if (!check_baseline_has(t->opt.baseline, o->name, &o->pages[i]))
 			group_page(t, o, &o->pages[i]);
 	}
@@ -276,8 +275,8 @@ static void print_miss(struct check_terminal *t, const struct group *g)
 	fprintf(out,
 		"%sMISSED%s %s: %s%s%s, %" PRIu64 " page%s in %u scenario%s\n"
 		"  page 0x%" PRIx64 ": %s\n"
-		"  written by request %s\n"
-		"  after a migration: %s\n",
+		"  request: %s\n"
+		"  consequence: %s\n",
 		paint(t, RED), paint(t, PLAIN), check_class_name(g->class), paint(t, BOLD), g->kind,
 		paint(t, PLAIN), g->pages, plural(g->pages), g->scenarios, plural(g->scenarios),
 		g->gpa, g->what, g->request, g->consequence);

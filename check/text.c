@@ -16,11 +16,12 @@ static size_t number_length(const char *p)
 	return n;
 }
 
-char *check_text_kind(const char *text, char end, char *buf, size_t len)
+static char *without_numbers(const char *text, size_t text_len, char *buf, size_t len)
 {
+	const char *end = text + text_len;
 	size_t used = 0;
 
-	while (*text && *text != end && used + 1 < len) {
+	while (text < end && used + 1 < len) {
 		size_t n = number_length(text);
 
 		buf[used++] = n ? 'N' : *text;
@@ -28,6 +29,21 @@ char *check_text_kind(const char *text, char end, char *buf, size_t len)
 	}
 	buf[used] = '\0';
 	return buf;
+}
+
+char *check_text_kind(const char *text, char *buf, size_t len)
+{
+	const char *of = strstr(text, " of ");
+	size_t end = strcspn(text, ",");
+
+	if (of && (size_t)(of - text) < end)
+		end = of - text;
+	return without_numbers(text, end, buf, len);
+}
+
+char *check_text_sentence_kind(const char *text, char *buf, size_t len)
+{
+	return without_numbers(text, strcspn(text, "\n"), buf, len);
 }
 
 /* Bytes of the UTF-8 sequence that begins with @c, or 0. */

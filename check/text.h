@@ -6,10 +6,13 @@
 #include <stdio.h>
 
 /*
- * What kind of thing a text speaks of: numbers become N, and it ends before the first @end, so that
- * "used entry 3" and "used entry 7" are one kind. Return: @buf, cut to @len.
+ * What kind of thing a text speaks of: numbers become N, and details, after a comma or "of", are
+ * left out, so that "used entry 3" and "used entry 7" are one kind. Return: @buf, cut to @len.
  */
-char *check_text_kind(const char *text, char end, char *buf, size_t len);
+char *check_text_kind(const char *text, char *buf, size_t len);
+
+/* The same for a sentence, of which the whole first line counts. */
+char *check_text_sentence_kind(const char *text, char *buf, size_t len);
 
 /*
  * A copy that is safe to show: a backend's stderr may hold anything. Bytes that are not UTF-8, and

@@ -99,7 +99,10 @@ static void check_scenario(json_object *s)
 	check_fields(s, fields, NFIELDS(fields));
 	check_one_of(text(s, "result"), results);
 	assert_int_equal(number(s, "missed"), json_object_array_length(pages));
-	assert_int_equal(!strcmp(text(s, "result"), "fail"), number(s, "missed") > 0);
+	/* A backend that also answers wrongly is an error first; its misses are told all the same.
+	 */
+	if (strcmp(text(s, "result"), "error") != 0)
+		assert_int_equal(!strcmp(text(s, "result"), "fail"), number(s, "missed") > 0);
 	for (size_t i = 0; i < json_object_array_length(pages); i++)
 		check_page(json_object_array_get_idx(pages, i));
 }

@@ -119,6 +119,11 @@ static void errors_are_known_apart_from_misses(void **state)
 	assert_true(check_baseline_covers(b, &error));
 	assert_false(check_baseline_covers(b, &miss));
 	assert_false(check_baseline_covers(b, &other));
+	error.pages = &data_page;
+	error.npages = 1;
+	assert_false(check_baseline_covers(b, &error));
+	assert_int_equal(check_baseline_add(b, &error), 0);
+	assert_true(check_baseline_covers(b, &error));
 	check_baseline_destroy(b);
 }
 

@@ -383,8 +383,8 @@ static void a_miss_is_shown_whole(void **state)
 	assert_int_equal(silt_check("--self-test", NULL), TOOL_FAILED);
 	expect_in(out, "MISSED data: read data, 1 page in 1 scenario\n"
 		       "  page 0x100201000: read data, bytes 0-4095 of 8192\n"
-		       "  written by request #3 read sector 8, 8192 bytes\n"
-		       "  after a migration: " DATA_LOST "\n"
+		       "  request: #3 read sector 8, 8192 bytes\n"
+		       "  consequence: " DATA_LOST "\n"
 		       "  in snapshot/read\n"
 		       "  again: silt check --only x --seed 1\n");
 	expect_in(out, "0 passed, 1 failed, 0 in error, 0 skipped, 1.5 s\n");
@@ -421,6 +421,19 @@ static void a_backend_cannot_draw_on_the_terminal(void **state)
 	assert_int_equal(silt_check("--self-test", NULL), TOOL_FAILED);
 	expect_in(out, "ERROR in 1 scenario: died by signal 11; its last lines:\n  ?[2Joops ?\n");
 	expect_not_in(out, "\033");
+}
+
+static void misses_of_a_scenario_in_error_are_shown(void **state)
+{
+	struct check_outcome o = missing("a", &data_page, 1);
+
+	(void)state;
+	o.result = CHECK_ERROR;
+	o.reason = "GET_VRING_BASE was answered early";
+	play(&o, 1);
+	assert_int_equal(silt_check("--self-test", NULL), TOOL_FAILED);
+	expect_in(out, "MISSED data: read data, 1 page in 1 scenario\n");
+	expect_in(out, "ERROR in 1 scenario: GET_VRING_BASE was answered early\n");
 }
 
 static void skips_are_one_line_for_each_reason(void **state)
@@ -600,6 +613,7 @@ int main(void)
 		cmocka_unit_test_setup(a_miss_is_shown_whole, forget),
 		cmocka_unit_test_setup(the_same_miss_in_forty_scenarios_is_shown_once, forget),
 		cmocka_unit_test_setup(a_backend_cannot_draw_on_the_terminal, forget),
+		cmocka_unit_test_setup(misses_of_a_scenario_in_error_are_shown, forget),
 		cmocka_unit_test_setup(skips_are_one_line_for_each_reason, forget),
 		cmocka_unit_test_setup(quiet_says_only_what_is_wrong, forget),
 		cmocka_unit_test_setup(verbose_has_a_line_for_each_scenario, forget),

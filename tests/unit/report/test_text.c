@@ -14,7 +14,7 @@ static void expect_kind(const char *text, const char *kind)
 {
 	char buf[64];
 
-	assert_string_equal(check_text_kind(text, ',', buf, sizeof(buf)), kind);
+	assert_string_equal(check_text_kind(text, buf, sizeof(buf)), kind);
 }
 
 static void kind_forgets_numbers_and_details(void **state)
@@ -25,13 +25,17 @@ static void kind_forgets_numbers_and_details(void **state)
 	expect_kind("", "");
 	expect_kind("used index", "used index");
 	expect_kind("used entry 3", "used entry N");
-	expect_kind("used entry 12345 of 0", "used entry N of N");
+	expect_kind("used entry 12345 of 0", "used entry N");
+	expect_kind("a, b of c", "a");
+	expect_kind("office", "office");
 	expect_kind("read data, bytes 0-4095 of 8192", "read data");
-	expect_kind("status byte of #3", "status byte of #N");
+	expect_kind("status of read", "status");
+	expect_kind("#3", "#N");
 	expect_kind("page 0x1fE0: x", "page N: x");
 	expect_kind("0x", "Nx");
 	expect_kind("0xg", "Nxg");
-	assert_string_equal(check_text_kind("a, 1\nb", '\n', buf, sizeof(buf)), "a, N");
+	assert_string_equal(check_text_sentence_kind("a of 1, 0x2f\nb", buf, sizeof(buf)),
+			    "a of N, N");
 }
 
 static void kind_is_cut_at_the_buffer(void **state)
@@ -39,8 +43,8 @@ static void kind_is_cut_at_the_buffer(void **state)
 	char buf[5] = "....";
 
 	(void)state;
-	assert_string_equal(check_text_kind("abcdefgh", ',', buf, sizeof(buf)), "abcd");
-	assert_string_equal(check_text_kind("abcdefgh", ',', buf, 1), "");
+	assert_string_equal(check_text_kind("abcdefgh", buf, sizeof(buf)), "abcd");
+	assert_string_equal(check_text_kind("abcdefgh", buf, 1), "");
 }
 
 static void expect_clean(const char *text, const char *clean)
