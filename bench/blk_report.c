@@ -28,10 +28,12 @@ static void print_row(const struct blk_result *r, const struct blk_row *row)
 void bench_blk_print(const struct blk_result *r)
 {
 	printf("Thousands of requests a second; image in the page cache of %s; driver waits by %s%s;\n"
-	       "%u rounds of %.2f s each, taking turns; medians and extremes; CPU: us a request.\n"
-	       "Ratio: silt's requests to those of the peer's faster variant, round by round.\n\n",
+	       "%u rounds of %.2f s each, taking turns; medians and extremes; CPU: us a request.\n",
 	       r->file_system, r->opt->wait == BENCH_POLL ? "polling" : "sleeping",
 	       r->opt->logging ? "; dirty logging on" : "", r->opt->rounds, r->slice_s);
+	if (r->nbackends > 1)
+		puts("Ratio: silt's requests to those of the peer's faster variant, round by round.");
+	putchar('\n');
 	printf("%5s %7s %-5s %7s %13s %5s", "depth", "size", "op", "silt", "min-max", "CPU");
 	if (r->nbackends > 1)
 		printf("  %7s %13s %5s %-12s %5s %s", "peer", "min-max", "CPU", "which", "ratio",

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -23,7 +26,23 @@
 
 const char *program_silt;
 
-static void become(int fd, int output, const char *const args[])
+/* Let io_uring_setup() fail with EPERM, in this process and what it becomes. */
+static void deny_io_uring(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+		_exit(127);
+}
+
+static void become(int fd, int output, bool filtered, const char *const args[])
 {
 	const char *argv[MAX_ARGS + 3] = {program_silt, "blk"};
 
@@ -34,11 +53,13 @@ static void become(int fd, int output, const char *const args[])
 	dup2(output, STDERR_FILENO);
 	if (fd >= 0)
 		dup2(fd, 3);
+	if (filtered)
+		deny_io_uring();
 	execv(program_silt, (char *const *)argv);
 	_exit(127);
 }
 
-void program_start(struct program *p, int fd, const char *const args[])
+static void start(struct program *p, int fd, bool filtered, const char *const args[])
 {
 	/* Above 3, which the child's socket takes. */
 	p->output = fcntl(memfd_create("output", 0), F_DUPFD_CLOEXEC, 10);
@@ -46,9 +67,19 @@ void program_start(struct program *p, int fd, const char *const args[])
 	p->pid = fork();
 	assert_true(p->pid >= 0);
 	if (!p->pid)
-		become(fd, p->output, args);
+		become(fd, p->output, filtered, args);
 	p->pidfd = syscall(SYS_pidfd_open, p->pid, 0);
 	assert_true(p->pidfd >= 0);
+}
+
+void program_start(struct program *p, int fd, const char *const args[])
+{
+	start(p, fd, false, args);
+}
+
+void program_start_filtered(struct program *p, const char *const args[])
+{
+	start(p, -1, true, args);
 }
 
 const char *program_output(struct program *p)

@@ -24,6 +24,9 @@ extern const char *program_silt;
  */
 void program_start(struct program *p, int fd, const char *const args[]);
 
+/* The same under a seccomp filter that denies io_uring, as container runtimes do. */
+void program_start_filtered(struct program *p, const char *const args[]);
+
 /* Wait for the end. Return: its exit code, or 128 + the signal that ended it. */
 int program_wait(struct program *p);
 

@@ -405,6 +405,28 @@ static void test_information(void **state)
 	}
 }
 
+static void test_no_io_uring(void **state)
+{
+	struct place *p = *state;
+	const char *const automatic[] = {p->image_arg, p->socket_arg, NULL};
+	const char *const insisting[] = {p->image_arg, p->socket_arg, "--aio=io_uring", NULL};
+	struct program prog;
+	struct session s;
+
+	program_start_filtered(&prog, automatic);
+	open_session(&s, connect_to(p->socket), false);
+	write_pattern(&s, 0, 9);
+	expect_pattern(&s, 0, 9);
+	session_close(&s);
+	assert_int_equal(program_end(&prog, SIGTERM), 0);
+	assert_non_null(strstr(prog.text, "io_uring is switched off here"));
+	assert_non_null(strstr(prog.text, "going on with plain system calls"));
+
+	program_start_filtered(&prog, insisting);
+	assert_int_equal(program_wait(&prog), 1);
+	assert_non_null(strstr(prog.text, "io_uring is switched off here"));
+}
+
 static void test_bad_images(void **state)
 {
 	struct place *p = *state;
@@ -586,6 +608,7 @@ int main(int argc, char **argv)
 		TEST(test_read_only),
 		TEST(test_usage_errors),
 		TEST(test_information),
+		TEST(test_no_io_uring),
 		TEST(test_bad_images),
 		TEST(test_signal_under_load),
 		TEST(test_truncated_log),
