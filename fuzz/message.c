@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Fuzz target: a backend whose frontend sends anything, with fds of any kind. Each input is a
+ * program of the steps below: bytes as they are, and messages that are right but for a few bytes
+ * that the input changes, so that rings come to life too.
+ *
+ * What must hold: the device's callbacks come in an order that makes sense, the backend neither
+ * crashes nor blocks, and in the end no fd is left.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <silt/silt.h>
+
+#define QUEUES	  3
+#define MEM_SIZE  0x40000
+#define MEM_USER  UINT64_C(0x7f0000000000)
+#define LOG_SIZE  0x1000
+#define MAX_STEPS 200
+#define ALL_PROTOCOL                                                      \
+	(SILT_VHOST_PROTOCOL_F_MQ | SILT_VHOST_PROTOCOL_F_LOG_SHMFD |     \
+	 SILT_VHOST_PROTOCOL_F_REPLY_ACK | SILT_VHOST_PROTOCOL_F_CONFIG | \
+	 SILT_VHOST_PROTOCOL_F_CONFIGURE_MEM_SLOTS | SILT_VHOST_PROTOCOL_F_STATUS)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define CHECK(cond)                                                                \
+	do {                                                                       \
+		if (!(cond)) {                                                     \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond); \
+			abort();                                                   \
+		}                                                                  \
+	} while (0)
+
+struct queue {
+	struct silt_virtq *vq;
+	bool running, parked;
+};
+
+struct input {
+	const uint8_t *data;
+	size_t left;
+};
+
+static struct {
+	struct silt_backend *b;
+	struct queue queues[QUEUES];
+	int fd; /* the frontend's end */
+	int kinds[6];
+} world;
+
+/* ---- The device: takes every buffer and gives it back unread ----------------------------------
+ */
+
+static void run_queue(unsigned int q)
+{
+	struct queue *queue = &world.queues[q];
+	struct silt_virtq_elem *elem;
+
+	if (!queue->running || queue->parked)
+		return;
+	while (silt_virtq_pop(queue->vq, &elem) > 0) {
+		if (elem->write_len)
+			silt_virtq_write(queue->vq, elem, elem->write_len - 1, "", 1);
+		silt_virtq_push(queue->vq, elem, 1);
+	}
+	if (silt_virtq_publish(queue->vq) > 0)
+		silt_backend_call(world.b, q);
+	if (silt_virtq_enable_kick(queue->vq) < 0)
+		silt_backend_queue_error(world.b, q);
+}
+
+static int queue_start(void *dev, unsigned int q, struct silt_virtq *vq, int kick_fd)
+{
+	struct queue *queue = &world.queues[q];
+
+	(void)dev;
+	CHECK(q < QUEUES && !queue->running);
+	CHECK(kick_fd == -1 || fcntl(kick_fd, F_GETFD) >= 0);
+	*queue = (struct queue){.vq = vq, .running = true};
+	return 0;
+}
+
+static void queue_stop(void *dev, unsigned int q)
+{
+	(void)dev;
+	CHECK(q < QUEUES && world.queues[q].running && !world.queues[q].parked);
+	world.queues[q].running = false;
+}
+
+static void queue_pause(void *dev, unsigned int q)
+{
+	(void)dev;
+	CHECK(q < QUEUES && world.queues[q].running && !world.queues[q].parked);
+	world.queues[q].parked = true;
+}
+
+static void queue_resume(void *dev, unsigned int q)
+{
+	(void)dev;
+	CHECK(q < QUEUES && world.queues[q].running && world.queues[q].parked);
+	world.queues[q].parked = false;
+}
+
+static void set_features(void *dev, uint64_t features)
+{
+	(void)dev;
+	CHECK(!(features & (SILT_VHOST_F_LOG_ALL | SILT_VHOST_F_PROTOCOL_FEATURES)));
+	for (unsigned int q = 0; q < QUEUES; q++)
+		CHECK(!world.queues[q].running || world.queues[q].parked);
+}
+
+static int get_config(void *dev, void *buf, uint32_t offset, uint32_t len)
+{
+	(void)dev;
+	if (!silt_range_within(offset, len, 0, 64))
+		return -1;
+	memset(buf, 1, len);
+	return 0;
+}
+
+static const struct silt_backend_ops ops = {
+	.size = sizeof(ops),
+	.features = UINT64_C(1) << 32 | 3 << 28,
+	.nqueues = QUEUES,
+	.queue_start = queue_start,
+	.queue_stop = queue_stop,
+	.queue_pause = queue_pause,
+	.queue_resume = queue_resume,
+	.set_features = set_features,
+	.get_config = get_config,
+};
+
+/* ---- Messages -------------------------------------------------------------------------------- */
+
+static uint8_t take(struct input *in)
+{
+	if (!in->left)
+		return 0;
+	in->left--;
+	return *in->data++;
+}
+
+static void send_bytes(const void *bytes, size_t len, unsigned int nfds, uint8_t kinds)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(15 * sizeof(int))];
+	} control = {0};
+	struct iovec iov = {(void *)bytes, len};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct cmsghdr *cmsg = &control.align;
+
+	if (nfds) {
+		mh.msg_control = &control;
+		mh.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(nfds * sizeof(int));
+		for (unsigned int i = 0; i < nfds; i++)
+			memcpy(CMSG_DATA(cmsg) + i * sizeof(int), &world.kinds[(kinds + i) % 6],
+			       sizeof(int));
+	}
+	sendmsg(world.fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void send_raw(struct input *in, uint8_t fds)
+{
+	uint8_t bytes[256];
+	unsigned int len = take(in);
+
+	for (unsigned int i = 0; i < len; i++)
+		bytes[i] = take(in);
+	if (len)
+		send_bytes(bytes, len, fds & 15, fds >> 4);
+}
+
+static uint32_t fill(struct silt_vhost_msg *msg, unsigned int q)
+{
+	switch (msg->hdr.request) {
+	case SILT_VHOST_SET_FEATURES:
+		msg->payload.u64 = ops.features | SILT_VHOST_F_LOG_ALL;
+		return 8;
+	case SILT_VHOST_SET_PROTOCOL_FEATURES:
+		msg->payload.u64 = ALL_PROTOCOL;
+		return 8;
+	case SILT_VHOST_SET_STATUS:
+		msg->payload.u64 = 15;
+		return 8;
+	case SILT_VHOST_SET_VRING_KICK:
+	case SILT_VHOST_SET_VRING_CALL:
+	case SILT_VHOST_SET_VRING_ERR:
+		msg->payload.u64 = q;
+		return 8;
+	case SILT_VHOST_SET_VRING_NUM:
+	case SILT_VHOST_SET_VRING_BASE:
+	case SILT_VHOST_GET_VRING_BASE:
+	case SILT_VHOST_SET_VRING_ENABLE:
+		msg->payload.state = (struct silt_vhost_vring_state){q, 1};
+		return 8;
+	case SILT_VHOST_SET_VRING_ADDR:
+		msg->payload.addr = (struct silt_vhost_vring_addr){
+			q, q & 1, MEM_USER, MEM_USER + 0x1000, MEM_USER + 0x2000, 0x1000};
+		return 40;
+	case SILT_VHOST_SET_MEM_TABLE:
+		msg->payload.mem_table = (struct silt_vhost_mem_table){
+			.nregions = 1, .regions = {{0, MEM_SIZE, MEM_USER, 0}}};
+		return 40;
+	case SILT_VHOST_ADD_MEM_REG:
+	case SILT_VHOST_REM_MEM_REG:
+		msg->payload.mem_reg.region =
+			(struct silt_vhost_mem_region){MEM_SIZE, MEM_SIZE, MEM_USER + MEM_SIZE, 0};
+		return 40;
+	case SILT_VHOST_SET_LOG_BASE:
+		msg->payload.log = (struct silt_vhost_log){LOG_SIZE, q};
+		return 16;
+	case SILT_VHOST_GET_CONFIG:
+	case SILT_VHOST_SET_CONFIG:
+		msg->payload.config = (struct silt_vhost_config){.offset = 8, .size = 8};
+		return 20;
+	}
+	return 0;
+}
+
+static const uint8_t requests[] = {
+	1,  2,	3,  4,	5,  6,	7,  8,	9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 24,
+	25, 34, 36, 37, 38, 39, 40, 19, 5, 6,  8,  9,  12, 18, 2,  8,  9,  12, 18,
+};
+
+/* kinds[0] is the memory, so that most messages with an fd can succeed. */
+static void send_almost_right(struct input *in, uint8_t step)
+{
+	struct silt_vhost_msg msg = {
+		.hdr = {requests[take(in) % sizeof(requests)], SILT_VHOST_VERSION, 0}};
+	uint8_t how = take(in), kinds = take(in), bytes[sizeof(msg)];
+	unsigned int nfds, size;
+
+	msg.hdr.size = fill(&msg, step >> 4 & 3);
+	/* Mostly with an answer asked for: a refusal without one is the end. */
+	msg.hdr.flags |= ~how & SILT_VHOST_NEED_REPLY;
+	nfds = msg.hdr.request >= 12 && msg.hdr.request <= 14;
+	nfds |= msg.hdr.request >= 5 && msg.hdr.request <= 7;
+	nfds |= msg.hdr.request == SILT_VHOST_ADD_MEM_REG;
+	for (unsigned int i = 0; i < (how & 3) && msg.hdr.size; i++)
+		msg.payload.bytes[take(in) % msg.hdr.size] = take(in);
+	size = msg.hdr.size;
+	memcpy(bytes, &msg.hdr, sizeof(msg.hdr));
+	memcpy(bytes + sizeof(msg.hdr), msg.payload.bytes, size);
+	send_bytes(bytes, sizeof(msg.hdr) + size, how & 0x40 ? kinds & 15 : nfds,
+		   how & 0x80 ? kinds >> 4 : 0);
+}
+
+/* Rings and descriptors are memory: the guest writes what it likes. */
+static void scribble(struct input *in)
+{
+	uint8_t bytes[16];
+	off_t at = (off_t)take(in) << 8 | take(in);
+
+	for (unsigned int i = 0; i < sizeof(bytes); i++)
+		bytes[i] = take(in);
+	CHECK(pwrite(world.kinds[0], bytes, sizeof(bytes), at % MEM_SIZE) == sizeof(bytes));
+}
+
+static void drain_answers(void)
+{
+	static struct silt_vhost_rx rx;
+
+	while (silt_vhost_recv(world.fd, &rx) > 0) {
+		CHECK(rx.msg.hdr.flags == (SILT_VHOST_VERSION | SILT_VHOST_REPLY));
+		CHECK(!rx.msg.nfds);
+		silt_vhost_rx_reset(&rx);
+	}
+	silt_vhost_rx_discard(&rx);
+}
+
+static void negotiate(void)
+{
+	struct silt_vhost_msg msg = {
+		.hdr = {SILT_VHOST_SET_PROTOCOL_FEATURES, SILT_VHOST_VERSION, 8},
+		.payload.u64 = ALL_PROTOCOL,
+	};
+
+	CHECK(!silt_vhost_send(world.fd, &msg, 0));
+	CHECK(!silt_backend_process(world.b));
+}
+
+static bool step(struct input *in)
+{
+	uint8_t op = take(in);
+
+	switch (op & 15) {
+	case 7:
+		send_raw(in, take(in));
+		break;
+	case 1:
+		scribble(in);
+		break;
+	case 2:
+		for (unsigned int q = 0; q < QUEUES; q++)
+			run_queue(q);
+		break;
+	default:
+		send_almost_right(in, op);
+		break;
+	}
+	if (silt_backend_process(world.b) < 0) {
+		CHECK(silt_errmsg()[0]);
+		return false;
+	}
+	drain_answers();
+	return true;
+}
+
+/* ---- One input ------------------------------------------------------------------------------- */
+
+static int lowest_fd(void)
+{
+	int fd = dup(0);
+
+	close(fd);
+	return fd;
+}
+
+static void open_kinds(void)
+{
+	int pipes[2];
+
+	CHECK(!pipe(pipes));
+	world.kinds[0] = memfd_create("silt-fuzz", MFD_CLOEXEC);
+	world.kinds[1] = eventfd(0, EFD_CLOEXEC);
+	world.kinds[2] = pipes[0];
+	world.kinds[3] = pipes[1];
+	world.kinds[4] = open("/dev/null", O_RDWR);
+	world.kinds[5] = memfd_create("silt-fuzz-short", MFD_CLOEXEC);
+	CHECK(!ftruncate(world.kinds[0], MEM_SIZE) && !ftruncate(world.kinds[5], 100));
+}
+
+static void close_kinds(void)
+{
+	for (unsigned int i = 0; i < 6; i++)
+		close(world.kinds[i]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = {data, size};
+	int sockets[2], lowest = lowest_fd();
+
+	open_kinds();
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
+	world.fd = sockets[0];
+	CHECK(!silt_backend_create(&ops, NULL, sockets[1], &world.b));
+	if (take(&in) % 4)
+		negotiate();
+	for (unsigned int i = 0; i < MAX_STEPS && in.left && step(&in); i++)
+		;
+	silt_backend_destroy(world.b);
+	for (unsigned int q = 0; q < QUEUES; q++)
+		CHECK(!world.queues[q].running);
+	close(world.fd);
+	close_kinds();
+	CHECK(lowest_fd() == lowest);
+	return 0;
+}
