@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""silt check as a person calls it, on the real engine and silt's own backend: each way to name the
+backend, exit statuses, reports, and what must not be touched or left behind."""
+import hashlib
+import json
+import os
+import pathlib
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SILT = os.path.abspath(sys.argv.pop())
+SOME = "snapshot/read/inside/three/*"
+IMAGE_BYTES = 64 << 20
+
+
+class Check(unittest.TestCase):
+    def setUp(self):
+        self.place = tempfile.TemporaryDirectory()
+        self.addCleanup(self.place.cleanup)
+        self.dir = pathlib.Path(self.place.name)
+        self.tmp = self.dir / "tmp"
+        self.tmp.mkdir()
+        self.report = self.dir / "report.json"
+
+    def check(self, *arguments, status, **more):
+        done = subprocess.run([SILT, "check", f"--json={self.report}", *arguments], text=True,
+                              capture_output=True, timeout=200, check=False,
+                              env={**os.environ, "TMPDIR": str(self.tmp)}, **more)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        self.assertEqual(list(self.tmp.iterdir()), [], "left behind")
+        return done
+
+    def scenarios(self, result="pass"):
+        report = json.loads(self.report.read_text())
+        self.assertEqual(report["result"], result)
+        self.assertEqual(report["schema"], 1)
+        return report["scenarios"]
+
+    def image(self):
+        path = self.dir / "image"
+        with open(path, "wb") as f:
+            for block in range(IMAGE_BYTES >> 20):
+                f.write(hashlib.sha256(b"%d" % block).digest() * (1 << 15))
+        return path
+
+    def digest(self, path):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def backend(self, *arguments, **more):
+        process = subprocess.Popen([SILT, "blk", f"--blk-file={self.image()}", "--num-queues=2",
+                                    *arguments], **more)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+        return process
+
+    def listening_backend(self):
+        """A backend on a socket that listens before it starts, so that nothing has to be awaited."""
+        path = str(self.dir / "socket")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen()
+        self.backend(f"--fd={listener.fileno()}", pass_fds=[listener.fileno()])
+        listener.close()
+        return path
+
+    def test_self_test_passes_and_says_what_it_ran(self):
+        self.check("--self-test", "--quick", status=0)
+        names = [s["name"] for s in self.scenarios()]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertTrue(all(s["result"] in ("pass", "skip") for s in self.scenarios()))
+        self.assertTrue(any(s["changed"] for s in self.scenarios()))
+        listed = subprocess.run([SILT, "check", "--list", "--quick"], text=True,
+                                capture_output=True, check=True).stdout.split()
+        self.assertLessEqual(set(names), set(listed))
+
+    def test_the_seed_chooses_the_scenarios(self):
+        def run(seed):
+            self.check("--self-test", "--quick", f"--seed={seed}", status=0)
+            return [(s["name"], s["axes"], s["result"]) for s in self.scenarios()]
+        self.assertEqual(run(5), run(5))
+        self.assertNotEqual(run(5), run(6))
+
+    def test_repro_shows_the_scenario_again(self):
+        self.check("--self-test", "--quick", status=0)
+        first = next(s for s in self.scenarios() if s["result"] == "pass")
+        words = shlex.split(first["repro"])
+        self.assertEqual(words[:2], ["silt", "check"])
+        self.check(*words[2:], status=0)
+        self.assertEqual([s["name"] for s in self.scenarios()], [first["name"]])
+
+    def test_a_foreign_disk_is_left_alone(self):
+        path = self.listening_backend()
+        before = self.digest(self.dir / "image")
+        self.check(f"--socket-path={path}", status=0)
+        self.assertEqual(self.digest(self.dir / "image"), before)
+        for scenario in self.scenarios():
+            if scenario["axes"]["request"] in ("write", "discard", "write-zeroes"):
+                self.assertEqual(scenario["result"], "skip", scenario["name"])
+                self.assertIn("--allow-writes", scenario["reason"])
+
+    def test_allowed_writes_are_made(self):
+        path = self.listening_backend()
+        before = self.digest(self.dir / "image")
+        self.check(f"--socket-path={path}", "--allow-writes", "--quick", status=0)
+        self.assertNotEqual(self.digest(self.dir / "image"), before)
+
+    def test_a_connected_socket(self):
+        ours, theirs = socket.socketpair(socket.AF_UNIX)
+        self.backend(f"--fd={theirs.fileno()}", pass_fds=[theirs.fileno()])
+        theirs.close()
+        self.check(f"--fd={ours.fileno()}", f"--only={SOME}",
+                   pass_fds=[ours.fileno()], status=0)
+        ours.close()
+
+    def test_a_backend_that_connects(self):
+        path = self.dir / "socket"
+        # As backends in client mode do: connect, serve, and connect again.
+        client = (
+            "import socket, subprocess, sys\n"
+            "while True:\n"
+            "    s = socket.socket(socket.AF_UNIX)\n"
+            "    try: s.connect(sys.argv[1])\n"
+            "    except OSError: continue\n"
+            "    subprocess.run(sys.argv[2:] + [f'--fd={s.fileno()}'], pass_fds=[s.fileno()])\n")
+        connecting = subprocess.Popen([sys.executable, "-c", client, path, SILT, "blk",
+                                       f"--blk-file={self.image()}", "--num-queues=2"])
+        self.addCleanup(connecting.wait)
+        self.addCleanup(connecting.terminate)
+        self.check(f"--listen={path}", f"--only={SOME}", status=0)
+
+    def test_a_command_is_started(self):
+        self.check("--quick", "--", SILT, "blk", "--socket-path={socket}", "--blk-file={image}",
+                   status=0)
+        self.assertTrue(all(s["result"] in ("pass", "skip") for s in self.scenarios()))
+
+    def test_unreachable_backends(self):
+        self.check(f"--socket-path={self.dir}/nobody", status=3)
+        self.assertEqual(self.scenarios("error"), [])
+        for command in (["/nonexistent/backend"], ["false"], ["tail", "-f", "/dev/null"]):
+            done = self.check("--timeout=300ms", "--", *command, "{socket}", status=3)
+            self.assertRegex(done.stderr, r"^silt check: ")
+            self.assertEqual(self.scenarios("error"), [])
+
+    def test_nothing_applies(self):
+        path = self.listening_backend()
+        self.check(f"--socket-path={path}", "--only=snapshot/write/*", status=77)
+        self.scenarios("skip")
+
+    def test_no_scenario_has_the_name(self):
+        self.check("--self-test", "--only=nothing/like/this", status=2)
+
+    def test_trace_shows_the_messages(self):
+        trace = self.dir / "trace"
+        self.check("--self-test", f"--only={SOME}", f"--trace={trace}", status=0)
+        for word in ("SET_LOG_BASE", "SET_VRING_ADDR", "GET_VRING_BASE"):
+            self.assertIn(word, trace.read_text())
+
+
+unittest.main(verbosity=2)
