@@ -22,7 +22,7 @@ struct group {
 	uint64_t pages;
 	uint64_t gpa;
 	char *what, *request, *consequence; /* of the first missed page */
-	char *reason, *scenario, *repro;
+	char *reason, *repro;
 	unsigned int last; /* number of the outcome that was counted last */
 };
 
@@ -163,7 +163,6 @@ static struct group *new_group(struct check_terminal *t, const struct group *lik
 	t->groups = all;
 	g = &all[t->ngroups++];
 	*g = *like;
-	g->scenario = copy(t, o->name);
 	g->reason = copy(t, o->reason);
 	g->repro = copy(t, o->repro);
 	return g;
@@ -260,12 +259,10 @@ static int by_weight(const void *pa, const void *pb)
 	return (a->scenarios < b->scenarios) - (a->scenarios > b->scenarios);
 }
 
-static void print_where(struct check_terminal *t, const struct group *g)
+/* The command names the scenario. */
+static void print_again(struct check_terminal *t, const struct group *g)
 {
-	fprintf(t->opt.out, "  %s %s\n", g->scenarios > 1 ? "first in" : "in", g->scenario);
-	if (*g->repro)
-		fprintf(t->opt.out, "  again: %s%s%s\n", paint(t, BOLD), g->repro, paint(t, PLAIN));
-	putc('\n', t->opt.out);
+	fprintf(t->opt.out, "  again: %s\n\n", g->repro);
 }
 
 static void print_miss(struct check_terminal *t, const struct group *g)
@@ -280,7 +277,7 @@ static void print_miss(struct check_terminal *t, const struct group *g)
 		paint(t, RED), paint(t, PLAIN), check_class_name(g->class), paint(t, BOLD), g->kind,
 		paint(t, PLAIN), g->pages, plural(g->pages), g->scenarios, plural(g->scenarios),
 		g->gpa, g->what, g->request, g->consequence);
-	print_where(t, g);
+	print_again(t, g);
 }
 
 static void print_error(struct check_terminal *t, const struct group *g)
@@ -289,7 +286,7 @@ static void print_error(struct check_terminal *t, const struct group *g)
 		g->scenarios, plural(g->scenarios));
 	check_text_print(t->opt.out, g->reason, "  ");
 	putc('\n', t->opt.out);
-	print_where(t, g);
+	print_again(t, g);
 }
 
 static void print_skip(struct check_terminal *t, const struct group *g)
@@ -431,7 +428,6 @@ void check_terminal_destroy(struct check_terminal *t)
 		free(g->request);
 		free(g->consequence);
 		free(g->reason);
-		free(g->scenario);
 		free(g->repro);
 	}
 	free(t->groups);

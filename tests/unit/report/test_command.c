@@ -385,7 +385,6 @@ static void a_miss_is_shown_whole(void **state)
 		       "  page 0x100201000: read data, bytes 0-4095 of 8192\n"
 		       "  request: #3 read sector 8, 8192 bytes\n"
 		       "  consequence: " DATA_LOST "\n"
-		       "  in snapshot/read\n"
 		       "  again: silt check --only x --seed 1\n");
 	expect_in(out, "0 passed, 1 failed, 0 in error, 0 skipped, 1.5 s\n");
 	expect_in(out, "10 pages changed, 1 missed (1 data)");
