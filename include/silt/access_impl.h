@@ -42,9 +42,10 @@ static inline void silt_fence(void)
 }
 
 /*
- * The accesses. What is written is an input with a "memory" clobber, since an output of an asm goto
- * is undefined where it jumps. All are volatile: gcc 12 drops an asm goto whose output nobody
- * reads.
+ * The accesses. Those that only write are an asm goto, whose memory is an input with a "memory"
+ * clobber. Those that read are not: gcc before 12.4 loses outputs of an asm goto, or what a
+ * variable held on the way that faults. They raise a flag before the access and lower it behind,
+ * and a fault skips the second.
  */
 /* clang-format off */
 #if SILT_ACCESS_TSAN
@@ -109,17 +110,20 @@ static inline bool silt_access_xchg64(uint64_t *p, uint64_t val, uint64_t *old)
 	static inline bool silt_access_load##bits(const uint##bits##_t *p, uint##bits##_t *val)    \
 	{                                                                                          \
 		uint64_t v;                                                                        \
-												   \
-		__asm__ volatile goto("1: " insn " %[mem], %" reg "[v]\n\t"                        \
-				      SILT_ACCESS_ENTRY("1b", "%l[fault]")                         \
-				      : [v] "=r"(v)                                                \
-				      : [mem] "m"(*p)                                              \
-				      : "memory"                                                   \
-				      : fault);                                                    \
+		bool fault;                                                                        \
+                                                                                                   \
+		__asm__ volatile("stc\n\t"                                                         \
+				 "1: " insn " %[mem], %" reg "[v]\n\t"                             \
+				 "clc\n"                                                           \
+				 "2:\n\t"                                                          \
+				 SILT_ACCESS_ENTRY("1b", "2b")                                     \
+				 : [v] "=r"(v), "=@ccc"(fault)                                     \
+				 : [mem] "m"(*p)                                                   \
+				 : "memory");                                                      \
+		if (__builtin_expect(fault, 0))                                                    \
+			return false;                                                              \
 		*val = (uint##bits##_t)v;                                                          \
 		return true;                                                                       \
-	fault:                                                                                     \
-		return false;                                                                      \
 	}
 
 #define SILT_ACCESS_STORE(bits, insn, imm)                                                         \
@@ -149,20 +153,20 @@ SILT_ACCESS_STORE(64, "movq", "e")
 
 static inline bool silt_access_xchg64(uint64_t *p, uint64_t val, uint64_t *old)
 {
-	uint64_t v;
+	bool fault;
 
-	/* A move of its own: not every compiler gets an operand right that is both in and out. */
-	__asm__ volatile goto("movq %[val], %[v]\n\t"
-			      "1: xchgq %[v], %[mem]\n\t"
-			      SILT_ACCESS_ENTRY("1b", "%l[fault]")
-			      : [v] "=&r"(v)
-			      : [mem] "m"(*p), [val] "er"(val)
-			      : "memory"
-			      : fault);
-	*old = v;
+	__asm__ volatile("stc\n\t"
+			 "1: xchgq %[val], %[mem]\n\t"
+			 "clc\n"
+			 "2:\n\t"
+			 SILT_ACCESS_ENTRY("1b", "2b")
+			 : [val] "+r"(val), "=@ccc"(fault)
+			 : [mem] "m"(*p)
+			 : "memory");
+	if (__builtin_expect(fault, 0))
+		return false;
+	*old = val;
 	return true;
-fault:
-	return false;
 }
 
 #else /* arm64 */
@@ -173,13 +177,11 @@ fault:
 #define SILT_ACCESS_OR(bits, size, reg)                                                            \
 	static inline bool silt_access_or##bits(uint##bits##_t *p, uint##bits##_t mask)            \
 	{                                                                                          \
-		uint64_t v;                                                                        \
-												   \
-		__asm__ volatile goto("1: ldsetal" size " %" reg "[mask], %" reg "[v], %[mem]\n\t" \
+		__asm__ volatile goto("1: ldsetal" size " %" reg "[mask], " reg "9, %[mem]\n\t"    \
 				      SILT_ACCESS_ENTRY("1b", "%l[fault]")                         \
-				      : [v] "=&r"(v)                                               \
+				      : /* no outputs */                                           \
 				      : [mem] "Q"(*p), [mask] "r"(mask)                            \
-				      : "memory"                                                   \
+				      : "memory", "x9"                                             \
 				      : fault);                                                    \
 		return true;                                                                       \
 	fault:                                                                                     \
@@ -191,18 +193,15 @@ fault:
 #define SILT_ACCESS_OR(bits, size, reg)                                                            \
 	static inline bool silt_access_or##bits(uint##bits##_t *p, uint##bits##_t mask)            \
 	{                                                                                          \
-		uint64_t v;                                                                        \
-		uint32_t again;                                                                    \
-												   \
-		__asm__ volatile goto("1: ldaxr" size " %" reg "[v], %[mem]\n\t"                   \
-				      "orr %" reg "[v], %" reg "[v], %" reg "[mask]\n\t"           \
-				      "2: stlxr" size " %w[again], %" reg "[v], %[mem]\n\t"        \
-				      "cbnz %w[again], 1b\n\t"                                     \
+		__asm__ volatile goto("1: ldaxr" size " " reg "9, %[mem]\n\t"                      \
+				      "orr " reg "9, " reg "9, %" reg "[mask]\n\t"                 \
+				      "2: stlxr" size " w10, " reg "9, %[mem]\n\t"                 \
+				      "cbnz w10, 1b\n\t"                                           \
 				      SILT_ACCESS_ENTRY("1b", "%l[fault]")                         \
 				      SILT_ACCESS_ENTRY("2b", "%l[fault]")                         \
-				      : [v] "=&r"(v), [again] "=&r"(again)                         \
+				      : /* no outputs */                                           \
 				      : [mem] "Q"(*p), [mask] "r"(mask)                            \
-				      : "memory"                                                   \
+				      : "memory", "x9", "x10"                                      \
 				      : fault);                                                    \
 		return true;                                                                       \
 	fault:                                                                                     \
@@ -215,17 +214,20 @@ fault:
 	static inline bool silt_access_load##bits(const uint##bits##_t *p, uint##bits##_t *val)    \
 	{                                                                                          \
 		uint64_t v;                                                                        \
-												   \
-		__asm__ volatile goto("1: ldar" size " %" reg "[v], %[mem]\n\t"                    \
-				      SILT_ACCESS_ENTRY("1b", "%l[fault]")                         \
-				      : [v] "=r"(v)                                                \
-				      : [mem] "Q"(*p)                                              \
-				      : "memory"                                                   \
-				      : fault);                                                    \
+		uint32_t fault;                                                                    \
+                                                                                                   \
+		__asm__ volatile("mov %w[fault], #1\n\t"                                           \
+				 "1: ldar" size " %" reg "[v], %[mem]\n\t"                         \
+				 "mov %w[fault], #0\n"                                             \
+				 "2:\n\t"                                                          \
+				 SILT_ACCESS_ENTRY("1b", "2b")                                     \
+				 : [v] "=&r"(v), [fault] "=&r"(fault)                              \
+				 : [mem] "Q"(*p)                                                   \
+				 : "memory");                                                      \
+		if (__builtin_expect(fault, 0))                                                    \
+			return false;                                                              \
 		*val = (uint##bits##_t)v;                                                          \
 		return true;                                                                       \
-	fault:                                                                                     \
-		return false;                                                                      \
 	}
 
 #define SILT_ACCESS_STORE(bits, size, reg)                                                         \
@@ -256,31 +258,33 @@ SILT_ACCESS_STORE(64, "", "x")
 static inline bool silt_access_xchg64(uint64_t *p, uint64_t val, uint64_t *old)
 {
 	uint64_t v;
+	uint32_t fault;
 
 #ifdef __ARM_FEATURE_ATOMICS
-	__asm__ volatile goto("1: swpal %x[val], %x[v], %[mem]\n\t"
-			      SILT_ACCESS_ENTRY("1b", "%l[fault]")
-			      : [v] "=&r"(v)
-			      : [mem] "Q"(*p), [val] "r"(val)
-			      : "memory"
-			      : fault);
+	__asm__ volatile("mov %w[fault], #1\n\t"
+			 "1: swpal %x[val], %x[v], %[mem]\n\t"
+			 "mov %w[fault], #0\n"
+			 "2:\n\t"
+			 SILT_ACCESS_ENTRY("1b", "2b")
+			 : [v] "=&r"(v), [fault] "=&r"(fault)
+			 : [mem] "Q"(*p), [val] "r"(val)
+			 : "memory");
 #else
-	uint32_t again;
-
-	__asm__ volatile goto("1: ldaxr %x[v], %[mem]\n\t"
-			      "2: stlxr %w[again], %x[val], %[mem]\n\t"
-			      "cbnz %w[again], 1b\n\t"
-			      SILT_ACCESS_ENTRY("1b", "%l[fault]")
-			      SILT_ACCESS_ENTRY("2b", "%l[fault]")
-			      : [v] "=&r"(v), [again] "=&r"(again)
-			      : [mem] "Q"(*p), [val] "r"(val)
-			      : "memory"
-			      : fault);
+	__asm__ volatile("1: mov %w[fault], #1\n\t"
+			 "2: ldaxr %x[v], %[mem]\n\t"
+			 "3: stlxr %w[fault], %x[val], %[mem]\n\t"
+			 "cbnz %w[fault], 1b\n"
+			 "4:\n\t"
+			 SILT_ACCESS_ENTRY("2b", "4b")
+			 SILT_ACCESS_ENTRY("3b", "4b")
+			 : [v] "=&r"(v), [fault] "=&r"(fault)
+			 : [mem] "Q"(*p), [val] "r"(val)
+			 : "memory");
 #endif
+	if (__builtin_expect(fault, 0))
+		return false;
 	*old = v;
 	return true;
-fault:
-	return false;
 }
 
 #endif

@@ -12,40 +12,50 @@ static inline bool silt_log_xchg8(uint8_t *p, uint8_t val, uint8_t *old)
 	*old = __atomic_exchange_n(p, val, __ATOMIC_SEQ_CST);
 	return true;
 #else
-	uint32_t v;
-
 #ifdef __x86_64__
-	__asm__ volatile goto("movl %k[val], %k[v]\n\t"
-			      "1: xchgb %b[v], %[mem]\n\t"
-			      SILT_ACCESS_ENTRY("1b", "%l[fault]")
-			      : [v] "=&r"(v)
-			      : [mem] "m"(*p), [val] "r"((uint32_t)val)
-			      : "memory"
-			      : fault);
-#elif defined(__ARM_FEATURE_ATOMICS)
-	__asm__ volatile goto("1: swpalb %w[val], %w[v], %[mem]\n\t"
-			      SILT_ACCESS_ENTRY("1b", "%l[fault]")
-			      : [v] "=&r"(v)
-			      : [mem] "Q"(*p), [val] "r"(val)
-			      : "memory"
-			      : fault);
-#else
-	uint32_t again;
+	bool fault;
 
-	__asm__ volatile goto("1: ldaxrb %w[v], %[mem]\n\t"
-			      "2: stlxrb %w[again], %w[val], %[mem]\n\t"
-			      "cbnz %w[again], 1b\n\t"
-			      SILT_ACCESS_ENTRY("1b", "%l[fault]")
-			      SILT_ACCESS_ENTRY("2b", "%l[fault]")
-			      : [v] "=&r"(v), [again] "=&r"(again)
-			      : [mem] "Q"(*p), [val] "r"(val)
-			      : "memory"
-			      : fault);
+	__asm__ volatile("stc\n\t"
+			 "1: xchgb %[val], %[mem]\n\t"
+			 "clc\n"
+			 "2:\n\t"
+			 SILT_ACCESS_ENTRY("1b", "2b")
+			 : [val] "+q"(val), "=@ccc"(fault)
+			 : [mem] "m"(*p)
+			 : "memory");
+	if (__builtin_expect(fault, 0))
+		return false;
+	*old = val;
+	return true;
+#else
+	uint32_t v, fault;
+
+#ifdef __ARM_FEATURE_ATOMICS
+	__asm__ volatile("mov %w[fault], #1\n\t"
+			 "1: swpalb %w[val], %w[v], %[mem]\n\t"
+			 "mov %w[fault], #0\n"
+			 "2:\n\t"
+			 SILT_ACCESS_ENTRY("1b", "2b")
+			 : [v] "=&r"(v), [fault] "=&r"(fault)
+			 : [mem] "Q"(*p), [val] "r"(val)
+			 : "memory");
+#else
+	__asm__ volatile("1: mov %w[fault], #1\n\t"
+			 "2: ldaxrb %w[v], %[mem]\n\t"
+			 "3: stlxrb %w[fault], %w[val], %[mem]\n\t"
+			 "cbnz %w[fault], 1b\n"
+			 "4:\n\t"
+			 SILT_ACCESS_ENTRY("2b", "4b")
+			 SILT_ACCESS_ENTRY("3b", "4b")
+			 : [v] "=&r"(v), [fault] "=&r"(fault)
+			 : [mem] "Q"(*p), [val] "r"(val)
+			 : "memory");
 #endif
+	if (__builtin_expect(fault, 0))
+		return false;
 	*old = (uint8_t)v;
 	return true;
-fault:
-	return false;
+#endif
 #endif
 }
 /* clang-format on */

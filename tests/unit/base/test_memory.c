@@ -17,6 +17,7 @@
 #include <silt/error.h>
 #include <silt/memory.h>
 
+#include "base/access_range.h"
 #include "support/faults.h"
 #include "support/proc.h"
 #include "support/rng.h"
@@ -292,6 +293,7 @@ static void lifetime(void **state)
 	struct silt_memory_region r = {.gpa = 0, .size = 8192};
 	struct silt_memory *empty, *one, *none;
 	int fd = proc_memfd(NAME, 8192);
+	uintptr_t hva;
 
 	(void)state;
 	assert_int_equal(silt_memory_create(&empty), 0);
@@ -304,8 +306,11 @@ static void lifetime(void **state)
 	silt_memory_put(none);
 	silt_memory_put(silt_memory_get(one));
 	assert_int_equal(proc_count_maps(NAME), 1);
+	hva = (uintptr_t)silt_memory_region(one, 0)->hva;
+	assert_true(silt_access_in_range(hva));
 	silt_memory_put(one);
 	assert_int_equal(proc_count_maps(NAME), 0);
+	assert_false(silt_access_in_range(hva));
 	silt_memory_put(empty);
 	silt_memory_put(NULL);
 }

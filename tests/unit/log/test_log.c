@@ -233,7 +233,14 @@ static void merge_into_truncated(void **state)
 	logfile_free(&f);
 }
 
-/* The largest held log: only what was touched is looked at. */
+/* The largest held log; on arm64 a smaller one, since emulators walk all pages of a mapping. */
+#ifdef __x86_64__
+#define SPARSE_PAGES (UINT64_C(1) << 46)
+#else
+#define SPARSE_PAGES (UINT64_C(1) << 36)
+#endif
+
+/* Only what was touched is looked at. */
 static void merge_sparse(void **state)
 {
 	struct logfile f = logfile_make(7, 4096, 3);
@@ -241,7 +248,7 @@ static void merge_sparse(void **state)
 	struct silt_log *held;
 
 	(void)state;
-	if (silt_log_hold(UINT64_C(1) << 46, &held) == -ENOMEM)
+	if (silt_log_hold(SPARSE_PAGES, &held) == -ENOMEM)
 		skip(); /* a machine that does not overcommit */
 	w = writer_on(held);
 	silt_log_write(&w, 0x5000, 1);
@@ -250,7 +257,7 @@ static void merge_sparse(void **state)
 	assert_int_equal(silt_log_merge(f.log, held), 0);
 	assert_true(logfile_test(&f, 5) && logfile_test(&f, 32767) && !logfile_test(&f, 4));
 	silt_log_writer_set(&w, held);
-	silt_log_write(&w, ((UINT64_C(1) << 46) - 1) << 12, 4096);
+	silt_log_write(&w, (SPARSE_PAGES - 1) << 12, 4096);
 	assert_int_equal(w.count.outside, 0);
 	silt_log_writer_set(&w, NULL);
 	assert_int_equal(silt_log_merge(f.log, held), -ERANGE);

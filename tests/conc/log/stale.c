@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A writer stores and then marks a page whose bit is set already, at the moment in which a
+ * harvester exchanges and then copies (laws 2 and 3). Whatever the order, the copy after one more
+ * harvest is the page: either the first harvest took the bit and saw the store, or the bit is
+ * there again. A writer that looks at the bit without a full fence behind its store fails this.
+ */
+#include "common.h"
+#include "support/rng.h"
+
+#define PAGES  8
+#define ROUNDS 150000
+
+struct shared {
+	struct silt_log *log;
+	unsigned int round; /* begun */
+	unsigned int done;  /* ended by the writer */
+	uint64_t mem[PAGES][8];
+	uint64_t copy[PAGES];
+};
+
+static void *writer(void *arg)
+{
+	struct shared *s = arg;
+	struct silt_log_writer w;
+	unsigned int round;
+
+	silt_log_writer_init(&w);
+	silt_log_writer_set(&w, s->log);
+	for (round = 1; round <= ROUNDS; round++) {
+		uint64_t page = round % PAGES;
+
+		wait_for(&s->round, round);
+		/* With the log's word at hand the look at it runs ahead of the store. */
+		__atomic_load_n(&w.words[0], __ATOMIC_RELAXED);
+		__atomic_store_n(&s->mem[page][0], round, __ATOMIC_RELAXED);
+		silt_log_write(&w, page * 4096, 8);
+		silt_log_flush(&w);
+		__atomic_store_n(&s->done, round, __ATOMIC_RELEASE);
+	}
+	silt_log_writer_set(&w, NULL);
+	return NULL;
+}
+
+static void harvest_and_copy(struct shared *s)
+{
+	uint64_t bits = 0, page;
+
+	must(silt_log_harvest(s->log, &bits) >= 0);
+	for (page = 0; page < PAGES; page++) {
+		if (bits >> page & 1)
+			s->copy[page] = __atomic_load_n(&s->mem[page][0], __ATOMIC_RELAXED);
+	}
+}
+
+int main(void)
+{
+	static struct shared s;
+	struct silt_log_writer w;
+	struct rng rng = rng_make(1);
+	pthread_t thread;
+	unsigned int round;
+
+	s.log = odd_log(PAGES, 8);
+	silt_log_writer_init(&w);
+	silt_log_writer_set(&w, s.log);
+	must(!pthread_create(&thread, NULL, writer, &s));
+	for (round = 1; round <= ROUNDS; round++) {
+		unsigned int page = round % PAGES, wait = (unsigned int)rng_below(&rng, 400);
+
+		/* The bit is set before the race begins. */
+		silt_log_write(&w, page * UINT64_C(4096), 1);
+		silt_log_flush(&w);
+		__atomic_store_n(&s.round, round, __ATOMIC_RELEASE);
+		__atomic_load_n(&s.mem[page][0], __ATOMIC_RELAXED);
+		while (wait--)
+			__asm__ volatile("" : : : "memory");
+		harvest_and_copy(&s);
+		wait_for(&s.done, round);
+		harvest_and_copy(&s);
+		if (s.copy[page] != round) {
+			fprintf(stderr, "round %u: page %u is clean and its copy is of round %lu\n",
+				round, page, s.copy[page]);
+			return 1;
+		}
+	}
+	pthread_join(thread, NULL);
+	silt_log_writer_set(&w, NULL);
+	silt_log_put(s.log);
+	return 0;
+}
