@@ -43,9 +43,17 @@ static void start_dma(struct rig_queue *rq, struct silt_virtq_elem *elem)
 	rq->held = elem;
 }
 
-static void end_dma(struct rig_queue *rq)
+static void hold(struct rig *rig, struct rig_queue *rq, struct silt_virtq_elem *elem)
 {
-	silt_virtq_wrote(rq->vq, rq->held, 0, rq->held->write_len);
+	start_dma(rq, elem);
+	if (rig->hold == RIG_HOLD_MARKED)
+		silt_virtq_wrote(rq->vq, elem, 0, elem->write_len);
+}
+
+static void end_dma(struct rig *rig, struct rig_queue *rq)
+{
+	if (rig->hold != RIG_HOLD_MARKED)
+		silt_virtq_wrote(rq->vq, rq->held, 0, rq->held->write_len);
 	silt_virtq_push(rq->vq, rq->held, rq->held->write_len);
 	rq->held = NULL;
 }
@@ -69,11 +77,13 @@ void rig_run(struct rig *rig, unsigned int q)
 		return;
 	while ((ret = silt_virtq_pop(rq->vq, &elem)) > 0) {
 		if (rig->hold && !rq->held)
-			start_dma(rq, elem);
+			hold(rig, rq, elem);
 		else
 			copy_through(rq->vq, elem);
 	}
 	assert_int_equal(ret, 0);
+	if (rig->hold == RIG_HOLD_MARKED)
+		return;
 	publish(rig, q);
 	assert_true(silt_virtq_enable_kick(rq->vq) >= 0);
 }
@@ -83,7 +93,7 @@ void rig_finish(struct rig *rig, unsigned int q)
 	struct rig_queue *rq = &rig->queues[q];
 
 	assert_true(rq->running && !rq->parked && rq->held);
-	end_dma(rq);
+	end_dma(rig, rq);
 	publish(rig, q);
 }
 
@@ -112,7 +122,7 @@ static void queue_stop(void *dev, unsigned int q)
 	/* Whatever it is that stops the queue, it has not been answered yet. */
 	assert_true(recv(rig->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0);
 	if (rq->held) {
-		end_dma(rq);
+		end_dma(rig, rq);
 		publish(rig, q);
 	}
 	rq->running = false;

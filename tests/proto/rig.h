@@ -42,6 +42,13 @@ enum rig_end {
 	RIG_CLOSED, /* the connection is unusable */
 };
 
+/* The device may keep one buffer back. */
+enum rig_hold {
+	RIG_HOLD_NONE,
+	RIG_HOLD_DMA,	 /* stored, not completed: marked when it is */
+	RIG_HOLD_MARKED, /* stored and marked, with nothing flushed yet */
+};
+
 struct rig {
 	int fd;
 	struct silt_backend *b;
@@ -53,7 +60,7 @@ struct rig {
 	uint64_t device_features;     /* as told to the device */
 	unsigned int resets;
 	unsigned int fail_start; /* queue + 1 that the device refuses to run, 0 for none */
-	bool hold;		 /* the device keeps one buffer back, after storing its data */
+	enum rig_hold hold;	 /* what becomes of the next buffer */
 	uint8_t config[RIG_CONFIG];
 };
 

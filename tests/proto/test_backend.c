@@ -202,7 +202,7 @@ static void test_changes_on_the_fly(void **state)
 	start(&rig);
 	rig_ring_addr(&rig, 0, &addr);
 	rig_ring(&rig, 0, NULL);
-	rig.hold = true;
+	rig.hold = RIG_HOLD_DMA;
 	rig_request(&rig, 0, DATA, 64, 1);
 	rig_run(&rig, 0);
 	assert_non_null(rig.queues[0].held);
@@ -213,6 +213,13 @@ static void test_changes_on_the_fly(void **state)
 	assert_true(rig_add_region(&rig, 2));
 	assert_non_null(rig.queues[0].held);
 	assert_true(rig_do_fd(&rig, SILT_VHOST_SET_VRING_KICK, 0, fd));
+	assert_null(rig.queues[0].held);
+	assert_true(rig.queues[0].running);
+	assert_int_equal(rig_collect(&rig, 0), 1);
+	rig_request(&rig, 0, DATA, 64, 2);
+	rig_run(&rig, 0);
+	/* The same regions, but other mappings: nothing may write to the old ones any more. */
+	assert_true(rig_set_memory(&rig, 3));
 	assert_null(rig.queues[0].held);
 	assert_true(rig.queues[0].running);
 	assert_int_equal(rig_collect(&rig, 0), 1);
@@ -313,6 +320,9 @@ static void test_start_fails(void **state)
 	rig.fail_start = 0;
 	assert_true(rig_do_state(&rig, SILT_VHOST_SET_VRING_ENABLE, 1, 1));
 	assert_true(rig.queues[1].running);
+	rig.fail_start = 1;
+	assert_false(rig_do_state(&rig, SILT_VHOST_SET_VRING_BASE, 0, 99));
+	assert_int_equal(rig_base(&rig, 0), 1);
 	rig_fini(&rig);
 }
 

@@ -94,9 +94,9 @@ static void replace_under_way(struct rig *rig, struct rng *rng, const struct sha
 {
 	uint8_t *before = malloc(old->size);
 
-	rig->hold = true;
+	rig->hold = RIG_HOLD_DMA;
 	random_write(rig, rng, 0, 2);
-	rig->hold = false;
+	rig->hold = RIG_HOLD_NONE;
 	traffic(rig, rng, 2);
 	assert_true(use_log(rig, new));
 	memcpy(before, old->file + old->offset, old->size);
@@ -220,7 +220,7 @@ static void test_flushed_before_answered(void **state)
 		set_logging(&rig, true);
 		set_ring_logging(&rig, 0, &rings[0]);
 		shadow_take(&s, &rig);
-		rig.hold = true;
+		rig.hold = RIG_HOLD_DMA;
 		random_write(&rig, &rng, 0, 2);
 		stops[i](&rig);
 		assert_false(rig.queues[0].running);
@@ -290,6 +290,30 @@ static void test_kept_marks_grow_with_memory(void **state)
 	shadow_log_free(&log);
 }
 
+/* Marks that a queue has pending when the log comes were made for the kept ones. */
+static void test_pending_marks_are_kept(void **state)
+{
+	const struct shadow_ring rings[RIG_QUEUES] = {{0}};
+	struct rng rng = rng_make(12);
+	struct shadow_log log;
+	struct shadow s;
+	struct rig rig;
+
+	(void)state;
+	start(&rig);
+	shadow_log_make(&log, SHADOW_LOG_SIZE, 0);
+	shadow_take(&s, &rig);
+	set_logging(&rig, true);
+	rig.hold = RIG_HOLD_MARKED;
+	random_write(&rig, &rng, 0, 2);
+	assert_true(use_log(&rig, &log));
+	rig_finish(&rig, 0);
+	shadow_check(&s, &rig, &log, 1, true, rings);
+	shadow_free(&s);
+	rig_fini(&rig);
+	shadow_log_free(&log);
+}
+
 /* A log that cannot take what was kept is refused, and nothing is lost. */
 static void test_kept_marks_need_room(void **state)
 {
@@ -322,6 +346,7 @@ static void test_kept_marks_need_room(void **state)
 static void test_kept_marks_are_bounded(void **state)
 {
 	struct silt_vhost_mem_reg reg;
+	unsigned int maps;
 	struct rig rig;
 
 	(void)state;
@@ -333,6 +358,12 @@ static void test_kept_marks_are_bounded(void **state)
 		rig_do_u64(&rig, SILT_VHOST_SET_FEATURES,
 			   RIG_FEATURES | SILT_VHOST_F_PROTOCOL_FEATURES | SILT_VHOST_F_LOG_ALL));
 	assert_true(rig.queues[0].running && !rig.queues[0].parked);
+	assert_true(rig_do(&rig, SILT_VHOST_REM_MEM_REG, &reg, sizeof(reg), NULL, 0));
+	set_logging(&rig, true);
+	maps = proc_count_maps("silt-guest");
+	assert_false(
+		rig_do(&rig, SILT_VHOST_ADD_MEM_REG, &reg, sizeof(reg), &rig.regions[2].fd, 1));
+	assert_int_equal(proc_count_maps("silt-guest"), maps);
 	rig_fini(&rig);
 }
 
@@ -484,6 +515,7 @@ int main(void)
 		cmocka_unit_test(test_flushed_before_answered),
 		cmocka_unit_test(test_on_off_on),
 		cmocka_unit_test(test_kept_marks_grow_with_memory),
+		cmocka_unit_test(test_pending_marks_are_kept),
 		cmocka_unit_test(test_kept_marks_need_room),
 		cmocka_unit_test(test_kept_marks_are_bounded),
 		cmocka_unit_test(test_truncated_log),
