@@ -82,6 +82,8 @@ SILT_API int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_lay
 /**
  * silt_virtq_stop() - flush pending marks and forget the ring and the memory map
  *
+ * What was pushed and not published is published first, without a call to the guest.
+ *
  * Return: the available index to go on from later. No element may be in flight.
  */
 SILT_API uint16_t silt_virtq_stop(struct silt_virtq *vq);
@@ -199,7 +201,8 @@ struct silt_driver_seg {
 /**
  * silt_driver_create() - drive a ring
  * @layout: where it lies; copied. The caller has zeroed or poisoned it.
- * @index:  available and used index to begin with; both are stored in the ring
+ * @index:  available and used index to begin with; both are stored in the ring, as are all flags
+ *          (0) and event fields (@index), so that both ends start out wanting a notification
  * @out:    the driver
  *
  * Return: 0, -EINVAL as silt_virtq_start(), -EFAULT, -ENOMEM.
@@ -218,7 +221,9 @@ SILT_API void silt_driver_destroy(struct silt_driver *d);
  * @table_gpa:    that table's guest-physical address
  * @token:        handed back by silt_driver_collect()
  *
- * Return: the head descriptor's index; -ENOSPC no free descriptors; -EINVAL.
+ * Return: the head descriptor's index; -ENOSPC no free descriptors; -EINVAL no segments or more
+ * than SILT_VIRTQ_MAX_SEGS, readable behind writable ones, or a table though indirect descriptors
+ * were not negotiated; -EFAULT.
  */
 SILT_API int silt_driver_add(struct silt_driver *d, const struct silt_driver_seg *segs,
 			     unsigned int nsegs, void *table, uint64_t table_gpa, void *token);
