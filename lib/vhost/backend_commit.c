@@ -146,9 +146,18 @@ static int ring_start(struct silt_backend *b, unsigned int q)
 	return 0;
 }
 
-static bool log_replaced(const struct silt_backend *b)
+/* With the faults, a parked ring keeps the log it had, or forgets it when memory is added. */
+static void ring_reconfigure(struct silt_backend *b, unsigned int q)
 {
-	return b->now->log && b->next->log && b->now->log != b->next->log;
+	bool replaced = b->now->log && b->next->log && b->now->log != b->next->log;
+
+	if (!SILT_FAULT(log_swap_lost) || !replaced)
+		ring_configure(b, q);
+	if (b->now->mem == b->next->mem)
+		return;
+	silt_virtq_set_memory(b->rings[q].vq, b->now->mem);
+	if (SILT_FAULT(new_region_unlogged))
+		silt_virtq_set_log(b->rings[q].vq, NULL, false, false, 0);
 }
 
 /* Parked rings go on last: while a ring may still fail to start, they have not moved. */
@@ -167,10 +176,7 @@ static int wake(struct silt_backend *b)
 	for (q = 0; q < b->ops.nqueues; q++) {
 		if (b->rings[q].step != SILT_VRING_PARK)
 			continue;
-		if (!SILT_FAULT(log_swap_lost) || !log_replaced(b))
-			ring_configure(b, q);
-		if (b->now->mem != b->next->mem)
-			silt_virtq_set_memory(b->rings[q].vq, b->now->mem);
+		ring_reconfigure(b, q);
 		b->ops.queue_resume(b->dev, q);
 	}
 	return 0;

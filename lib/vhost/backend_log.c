@@ -45,7 +45,7 @@ static int check_ring(const struct silt_conf *c, unsigned int q, bool real)
 				"queue %u: log address 0x%" PRIx64 " of a used ring of %" PRIu64
 				" bytes wraps",
 				q, c->rings[q].log_gpa, silt_virtq_used_size(c->rings[q].num));
-	if (real && !SILT_FAULT(new_region_unlogged) && pages > silt_log_pages(c->log))
+	if (real && pages > silt_log_pages(c->log))
 		return silt_err(ERANGE,
 				"queue %u: its used ring is logged up to page 0x%" PRIx64
 				", the log covers 0x%" PRIx64 " pages",
@@ -143,16 +143,6 @@ int silt_log_carry(struct silt_backend *b)
 	return silt_log_merge(log, old);
 }
 
-/* The size that the log is mapped with; with the fault, regions that come later are outside. */
-static uint64_t mapped_size(const struct silt_backend *b, uint64_t size)
-{
-	uint64_t end = silt_memory_end(b->now->mem);
-
-	if (SILT_FAULT(new_region_unlogged) && end && end / SILT_LOG_PAGE_SIZE / 8 + 1 < size)
-		return end / SILT_LOG_PAGE_SIZE / 8 + 1;
-	return size;
-}
-
 int silt_set_log_base(struct silt_backend *b, struct silt_vhost_msg *msg)
 {
 	const struct silt_vhost_log *wanted = &msg->payload.log;
@@ -160,7 +150,7 @@ int silt_set_log_base(struct silt_backend *b, struct silt_vhost_msg *msg)
 	uint64_t offset = SILT_FAULT(log_offset_ignored) ? 0 : wanted->mmap_offset;
 	int ret;
 
-	ret = silt_log_map(msg->fds[0], mapped_size(b, wanted->mmap_size), offset, &next->log);
+	ret = silt_log_map(msg->fds[0], wanted->mmap_size, offset, &next->log);
 	return ret < 0 ? ret : silt_commit(b);
 }
 
