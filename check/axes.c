@@ -31,6 +31,7 @@ static const struct axis_table table[AXES] = {
 	[AXIS_QUEUES] = {"queues", 2, {"1", "2"}, "queues-"},
 	[AXIS_INDEX] = {"index", 2, {"0", "wrap"}, "index-"},
 	[AXIS_LAST] = {"last", 2, {"normal", "unwaited"}, "last-"},
+	[AXIS_DESCS] = {"descs", 2, {"kept", "rewritten"}, "descs-"},
 };
 /* clang-format on */
 
@@ -129,8 +130,16 @@ void check_scenario_set_name(struct check_scenario *s)
 					 table[axis].prefix, table[axis].values[s->value[axis]]);
 }
 
+/* Only buffers that the device writes, and that are large enough to be in flight for a while. */
+static bool descs_valid(const uint8_t *v)
+{
+	return v[AXIS_DESCS] == DESCS_KEPT ||
+	       (v[AXIS_REQUEST] == REQUEST_READ && v[AXIS_REPLACE] == REPLACE_NONE &&
+		v[AXIS_SHAPE] != SHAPE_JOINED && v[AXIS_POSITION] != POSITION_INSIDE);
+}
+
 bool check_scenario_valid(const struct check_scenario *s)
 {
-	return shape_valid(s->value) && slots_valid(s->value) && ring_valid(s->value) &&
-	       check_scenario_descs(s) <= check_scenario_qsize(s);
+	return descs_valid(s->value) && shape_valid(s->value) && slots_valid(s->value) &&
+	       ring_valid(s->value) && check_scenario_descs(s) <= check_scenario_qsize(s);
 }

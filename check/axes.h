@@ -28,6 +28,7 @@ enum check_axis_id {
 	AXIS_QUEUES,
 	AXIS_INDEX,
 	AXIS_LAST,
+	AXIS_DESCS,
 	AXES,
 };
 
@@ -118,6 +119,11 @@ enum {
 enum {
 	LAST_NORMAL,
 	LAST_UNWAITED
+};
+
+enum {
+	DESCS_KEPT,
+	DESCS_REWRITTEN, /* the guest changes descriptors that the device has already */
 };
 
 struct check_scenario {

@@ -52,7 +52,7 @@ static void divide(struct check_blk_disk *d)
 {
 	uint64_t quarter = round_down(least(d->capacity / 4, 4 * MIB), 4 * KIB);
 
-	d->reads = (struct check_blk_zone){0, least(quarter, MIB)};
+	d->reads = (struct check_blk_zone){0, quarter};
 	d->writes = (struct check_blk_zone){quarter, quarter};
 	d->zeroes = (struct check_blk_zone){2 * quarter, 2 * quarter};
 }
@@ -431,7 +431,7 @@ bool check_blk_verify(const struct check_blk_disk *d, const struct check_guest *
 
 	if (!verify_used_len(r, why) || !verify_status(r, status, why))
 		return false;
-	if (r->kind == BLK_READ && d->known)
+	if (r->kind == BLK_READ && d->known && !r->decoy[0])
 		return verify_read(d, g, r, why);
 	if ((r->kind == BLK_WRITE || r->kind == BLK_WRITE_ZEROES) && d->image >= 0)
 		return verify_image(d, g, r, why);

@@ -64,11 +64,13 @@ struct check_blk_request {
 	uint32_t affected; /* sectors that a discard or write-zeroes names */
 	struct check_blk_piece piece[BLK_MAX_PIECES];
 	unsigned int npieces;
+	uint64_t decoy[BLK_MAX_PIECES]; /* other memory that the device may be sent to, or 0 */
 	uint64_t header;
 	uint64_t status;
 	uint64_t table; /* of an indirect request, or 0 */
 	struct silt_driver_seg seg[BLK_MAX_SEGS];
 	unsigned int nsegs;
+	uint16_t desc; /* the head descriptor it was given */
 	bool done;
 	uint32_t used_len;
 	char text[64]; /* "#3 read sector 8, 8192 bytes" */

@@ -101,6 +101,20 @@ static int take_buffer(struct check_blk_builder *b, struct check_blk_request *r,
 	return 0;
 }
 
+/* Memory of the same shape, for a guest that changes its mind. */
+static int take_decoys(struct check_blk_builder *b, struct check_blk_request *r)
+{
+	unsigned int i;
+
+	for (i = 0; i < r->npieces; i++) {
+		r->decoy[i] = check_guest_alloc(b->guest, GUEST_LOW, r->piece[i].gpa % GUEST_PAGE,
+						r->piece[i].len);
+		if (!r->decoy[i])
+			return no_room(r);
+	}
+	return 0;
+}
+
 static int place_request(struct check_blk_builder *b, struct check_blk_request *r)
 {
 	const uint8_t *v = b->scenario->value;
@@ -120,7 +134,7 @@ static int place_request(struct check_blk_builder *b, struct check_blk_request *
 		r->table = check_guest_alloc(b->guest, side, GUEST_PAGE - 32, BLK_MAX_SEGS * 16);
 	if (!r->header || !r->status || (v[AXIS_SHAPE] == SHAPE_INDIRECT && !r->table))
 		return no_room(r);
-	return 0;
+	return v[AXIS_DESCS] == DESCS_REWRITTEN ? take_decoys(b, r) : 0;
 }
 
 static int note(struct check_blk_builder *b, const struct check_blk_request *r,
@@ -140,6 +154,8 @@ static int note_places(struct check_blk_builder *b, const struct check_blk_reque
 
 	for (i = 0; i < r->npieces && !ret; i++) {
 		ret = note(b, r, data, r->piece[i].gpa, r->piece[i].len, offset);
+		if (!ret && r->decoy[i])
+			ret = note(b, r, data, r->decoy[i], r->piece[i].len, offset);
 		offset += r->piece[i].len;
 	}
 	if (!ret)

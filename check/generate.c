@@ -12,8 +12,9 @@
 #define CANDIDATES 12
 
 /* The axes that check_scenario_valid() looks at; the others go with everything. */
-static const uint8_t bound_axes[] = {AXIS_QSIZE,  AXIS_EVENT_IDX, AXIS_RING,	 AXIS_SLOTS,
-				     AXIS_STATUS, AXIS_SHAPE,	  AXIS_POSITION, AXIS_REQUEST};
+static const uint8_t bound_axes[] = {AXIS_QSIZE,    AXIS_EVENT_IDX, AXIS_RING,	AXIS_SLOTS,
+				     AXIS_REPLACE,  AXIS_STATUS,    AXIS_DESCS, AXIS_SHAPE,
+				     AXIS_POSITION, AXIS_REQUEST};
 
 #define NBOUND (sizeof(bound_axes) / sizeof(bound_axes[0]))
 
@@ -34,20 +35,21 @@ struct choice {
 
 static const struct choice worth[][7] = {
 	{{AXIS_POSITION, POSITION_STRADDLE}, END},
-	/* Each used entry, index and event field is the only thing that a log can show. */
+	/* Used entries, the index, the event field: each the only thing that has to be in a log. */
+	{{AXIS_RING, RING_INDEX},
+	 {AXIS_QSIZE, QSIZE_8},
+	 {AXIS_REPLACE, REPLACE_BETWEEN},
+	 {AXIS_INDEX, INDEX_WRAP},
+	 {AXIS_STATUS, STATUS_ALONE},
+	 END},
 	{{AXIS_RING, RING_INDEX},
 	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
-	 {AXIS_QSIZE, QSIZE_8},
 	 {AXIS_REPLACE, REPLACE_BETWEEN},
 	 END},
 	{{AXIS_RING, RING_EVENT},
 	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
 	 {AXIS_REPLACE, REPLACE_BETWEEN},
 	 {AXIS_INDEX, INDEX_WRAP},
-	 END},
-	{{AXIS_RING, RING_INDEX},
-	 {AXIS_REPLACE, REPLACE_BETWEEN},
-	 {AXIS_STATUS, STATUS_ALONE},
 	 END},
 	{{AXIS_RING, RING_STRADDLE},
 	 {AXIS_RING_LOG, RING_LOG_ELSEWHERE},
@@ -73,6 +75,11 @@ static const struct choice worth[][7] = {
 	{{AXIS_POSITION, POSITION_HIGH}, {AXIS_SLOTS, SLOTS_CYCLED}, END},
 	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_QUEUES, QUEUES_2}, END},
 	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_LAST, LAST_UNWAITED}, END},
+	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_DESCS, DESCS_REWRITTEN}, END},
+	{{AXIS_POSITION, POSITION_STRADDLE},
+	 {AXIS_SHAPE, SHAPE_INDIRECT},
+	 {AXIS_DESCS, DESCS_REWRITTEN},
+	 END},
 	{{AXIS_REQUEST, REQUEST_GET_ID}, {AXIS_STATUS, STATUS_ALONE}, END},
 	{{AXIS_REQUEST, REQUEST_BEYOND}, {AXIS_STATUS, STATUS_ALONE}, END},
 	{{AXIS_REQUEST, REQUEST_UNSUPPORTED}, {AXIS_STATUS, STATUS_ALONE}, END},

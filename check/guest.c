@@ -17,9 +17,9 @@
  * the log's last bit.
  */
 static const struct check_guest_region places[GUEST_SIDES] = {
-	[GUEST_LOW] = {.gpa = MIB + 3 * GUEST_PAGE, .size = 4 * MIB},
+	[GUEST_LOW] = {.gpa = MIB + 3 * GUEST_PAGE, .size = 8 * MIB},
 	[GUEST_HIGH] = {.gpa = 4 * GIB + 5 * GUEST_PAGE,
-			.size = 4 * MIB - 5 * GUEST_PAGE,
+			.size = 8 * MIB - 5 * GUEST_PAGE,
 			.file_offset = 16 * GUEST_PAGE},
 };
 

@@ -6,6 +6,7 @@
 #include <linux/virtio_ring.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <silt/bitmap.h>
@@ -20,6 +21,12 @@
 /* Batches that are in flight while the log is exchanged, and requests in each. */
 #define DURING_ROUNDS 3
 #define DURING_BATCH  4
+#define LAST_BATCH    8
+/* The longest time between two requests whose descriptors the guest rewrites, and before them. */
+#define REWRITE_US     20
+#define NOTICE_US      500
+#define REWRITE_ROUNDS 4
+#define REWRITE_BATCH  4
 
 int check_trial_create(struct check_trial *run, const struct check_scenario_env *env)
 {
@@ -198,19 +205,76 @@ static int prepare(struct check_trial *run, unsigned int n, unsigned int *first)
 	return ret;
 }
 
+/* What is cached is read at once: make the disk a little slower. */
+static void drop_cache(const struct check_trial *run)
+{
+	int image = run->env->disk->image;
+
+	if (image >= 0 && !fdatasync(image))
+		posix_fadvise(image, 0, 0, POSIX_FADV_DONTNEED);
+}
+
+static void spin_us(uint64_t us)
+{
+	struct timespec now;
+	uint64_t start;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	start = now.tv_sec * UINT64_C(1000000) + now.tv_nsec / 1000;
+	while (now.tv_sec * UINT64_C(1000000) + now.tv_nsec / 1000 - start < us)
+		clock_gettime(CLOCK_MONOTONIC, &now);
+}
+
+/*
+ * Many devices ask for no more kicks when they begin to read descriptors. From then on, at some
+ * moment each, so that some are rewritten when the device has read them.
+ */
+static void rewrite_descs(struct check_trial *run, unsigned int first)
+{
+	unsigned int i, us;
+
+	if (value(run, AXIS_DESCS) != DESCS_REWRITTEN)
+		return;
+	for (us = 0; us < NOTICE_US && check_session_wants_kicks(&run->session); us++)
+		spin_us(1);
+	for (i = first; i < run->nrequests; i++) {
+		spin_us(check_random_below(&run->builder.random, REWRITE_US));
+		if (!run->requests[i].done)
+			check_session_rewrite(&run->session, &run->requests[i]);
+	}
+}
+
 static int work_at_once(struct check_trial *run, unsigned int n)
 {
 	unsigned int first;
-	int ret = prepare(run, n, &first);
+	int ret;
 
+	ret = prepare(run, n, &first);
 	if (ret == 0)
 		ret = submit(run, first, run->nrequests);
-	return ret < 0 ? ret : check_session_wait(&run->session);
+	if (ret < 0)
+		return ret;
+	rewrite_descs(run, first);
+	return check_session_wait(&run->session);
+}
+
+/* Several batches, since which descriptors are rewritten in time is left to chance. */
+static int work_rewriting(struct check_trial *run)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < REWRITE_ROUNDS && !ret; i++) {
+		drop_cache(run);
+		ret = work_at_once(run, REWRITE_BATCH / run->session.nqueues);
+	}
+	return ret;
 }
 
 /*
  * One request for each queue, and a fresh log after it. Then a kick for nothing and another log, so
- * that what the device stores when it has nothing to do is seen by itself.
+ * that what the device stores when it has nothing to do is seen by itself. Only the last span shows
+ * marks that would wait for something else to come: it is one with a request, or one without.
  */
 static int work_between(struct check_trial *run, unsigned int n)
 {
@@ -221,22 +285,16 @@ static int work_between(struct check_trial *run, unsigned int n)
 		ret = work_at_once(run, 1);
 		if (ret < 0 || !run->watching)
 			continue;
+		check_session_wait_idle(&run->session);
+		if (i + 1 == n && value(run, AXIS_INDEX) == INDEX_0)
+			break;
 		ret = replace_log(run);
 		check_session_kick(&run->session);
-		check_session_wait_kicks(&run->session);
+		check_session_wait_idle(&run->session);
 		if (ret == 0 && i + 1 < n)
 			ret = replace_log(run);
 	}
 	return ret;
-}
-
-/* What is cached is read at once: make the disk a little slower. */
-static void drop_cache(const struct check_trial *run)
-{
-	int image = run->env->disk->image;
-
-	if (image >= 0 && !fdatasync(image))
-		posix_fadvise(image, 0, 0, POSIX_FADV_DONTNEED);
 }
 
 static unsigned int during_batch(const struct check_trial *run)
@@ -269,20 +327,24 @@ static int work_during(struct check_trial *run)
 
 static unsigned int request_count(const struct check_trial *run)
 {
-	if (value(run, AXIS_QUEUES) == QUEUES_2)
+	bool passes_end = value(run, AXIS_INDEX) == INDEX_WRAP || value(run, AXIS_QSIZE) == QSIZE_8;
+
+	if (value(run, AXIS_QUEUES) == QUEUES_2 && value(run, AXIS_REPLACE) == REPLACE_NONE)
 		return 16;
 	/* Enough to pass the end of the indexes, and of a small ring. */
-	return value(run, AXIS_INDEX) == INDEX_WRAP || value(run, AXIS_QSIZE) == QSIZE_8 ? 10 : 6;
+	return passes_end ? 10 : 6;
 }
 
 static int work(struct check_trial *run)
 {
 	switch (value(run, AXIS_REPLACE)) {
 	case REPLACE_BETWEEN:
-		return work_between(run, value(run, AXIS_INDEX) == INDEX_WRAP ? 8 : 5);
+		return work_between(run, request_count(run));
 	case REPLACE_DURING:
 		return work_during(run);
 	default:
+		if (value(run, AXIS_DESCS) == DESCS_REWRITTEN)
+			return work_rewriting(run);
 		return work_at_once(run, request_count(run));
 	}
 }
@@ -291,6 +353,9 @@ static int work(struct check_trial *run)
  */
 static int last_requests(struct check_trial *run)
 {
+	unsigned int most = LAST_BATCH / run->session.nqueues;
+	unsigned int room =
+		check_scenario_qsize(run->scenario) / check_scenario_descs(run->scenario);
 	unsigned int first;
 	int ret;
 
@@ -298,11 +363,7 @@ static int last_requests(struct check_trial *run)
 		return 0;
 	drop_cache(run);
 	run->builder.large = true;
-	ret = prepare(run,
-		      check_scenario_qsize(run->scenario) / check_scenario_descs(run->scenario) < 4
-			      ? 1
-			      : 4,
-		      &first);
+	ret = prepare(run, room < most ? room : most, &first);
 	return ret < 0 ? ret : submit(run, first, run->nrequests);
 }
 
@@ -417,8 +478,10 @@ static int early_requests(struct check_trial *run)
 /* No request, so that what a device stores when it starts is seen by itself. */
 static int early_start(struct check_trial *run)
 {
-	int ret = next_log(run);
+	int ret;
 
+	check_session_wait_idle(&run->session);
+	ret = next_log(run);
 	if (ret == 0)
 		ret = replace_log(run);
 	return ret < 0 ? ret : replace_log(run);
@@ -464,7 +527,8 @@ static void prepare_builder(struct check_trial *run, const struct check_random *
 		.guest = run->env->guest,
 		.places = &run->places,
 		.random = *random,
-		.large = value(run, AXIS_REPLACE) == REPLACE_DURING,
+		.large = value(run, AXIS_REPLACE) == REPLACE_DURING ||
+			 value(run, AXIS_DESCS) == DESCS_REWRITTEN,
 		.low_only = value(run, AXIS_SLOTS) != SLOTS_STATIC,
 		.may_write = run->env->may_write,
 		.may_flush = run->session.features >> VIRTIO_BLK_F_FLUSH & 1,

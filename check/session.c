@@ -359,15 +359,6 @@ static int make_driver(struct check_session *s, struct check_session_queue *q)
 	return silt_driver_create(&layout, q->first, &q->driver);
 }
 
-/* What no device would store there, wherever the ring begins. */
-static void poison_event(struct check_session *s, const struct check_session_queue *q)
-{
-	uint16_t value = q->first + 0x8000;
-
-	memcpy(check_guest_mem(s->guest, q->used + 4 + 8 * (uint64_t)q->num), &value,
-	       sizeof(value));
-}
-
 static int make_ring(struct check_session *s, unsigned int i, const struct check_scenario *sc)
 {
 	struct check_session_queue *q = &s->queue[i];
@@ -382,8 +373,6 @@ static int make_ring(struct check_session *s, unsigned int i, const struct check
 		ret = note_ring(s, i);
 	if (ret == 0)
 		ret = make_driver(s, q);
-	if (ret == 0)
-		poison_event(s, q);
 	return ret;
 }
 

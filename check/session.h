@@ -63,7 +63,7 @@ struct check_session {
 	struct check_session_queue queue[SESSION_QUEUES];
 	bool log_all;	 /* the backend was told to log buffers */
 	bool log_ring;	 /* and used rings */
-	bool kicks_stay; /* the device does not read them */
+	bool never_idle; /* the device does not ask for kicks */
 	char error[SESSION_ERROR_LEN];
 	char wrong[BLK_WRONG_LEN]; /* the first wrong answer that did not break the session, or ""
 				    */
@@ -104,6 +104,12 @@ int check_session_barrier(struct check_session *s);
 /* Make a request available. Waits for others if the ring is full. */
 int check_session_add(struct check_session *s, struct check_blk_request *r);
 
+/*
+ * As a hostile guest does: make the descriptors of data buffers point at their decoys, whether or
+ * not the device has read them.
+ */
+void check_session_rewrite(struct check_session *s, const struct check_blk_request *r);
+
 /* Kick all queues, whether or not they asked for it. */
 void check_session_kick(struct check_session *s);
 
@@ -113,12 +119,18 @@ int check_session_wait(struct check_session *s);
 /* Take what has come back already. */
 int check_session_collect(struct check_session *s);
 
-/* Wait until kicks were read, but only a short time, and once: not every device reads them. */
-void check_session_wait_kicks(struct check_session *s);
+/* Does the device ask for kicks on all queues? */
+bool check_session_wants_kicks(const struct check_session *s);
+
+/*
+ * Wait until the device asks for kicks, so that it has nothing left to do; but only a short time,
+ * and no more in this session once that was in vain.
+ */
+void check_session_wait_idle(struct check_session *s);
 
 /*
  * Make whatever the device stores into the used rings a change: slots that it cannot be about to
- * fill, and the flags. Called while nothing is compared.
+ * fill, the flags, the event field. The before copy follows. Kicks are sent whatever these say.
  */
 void check_session_poison_rings(struct check_session *s);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <linux/virtio_ring.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdint.h>
@@ -11,8 +12,8 @@
 #include "check/session.h"
 #include "check/target_process.h"
 
-/* How long a device that reads its kicks may take for it. */
-#define KICK_MS 10
+/* How long a device may take until it asks for kicks. */
+#define IDLE_MS 10
 
 static uint16_t in_flight(const struct check_session_queue *q)
 {
@@ -200,6 +201,7 @@ static int add(struct check_session *s, struct check_blk_request *r)
 
 	if (ret < 0)
 		return ret;
+	r->desc = ret;
 	q->added++;
 	if (!q->flying)
 		q->flying = r;
@@ -226,19 +228,85 @@ int check_session_add(struct check_session *s, struct check_blk_request *r)
 	return ret < 0 ? ring_failed(s, r->queue) : 0;
 }
 
-void check_session_wait_kicks(struct check_session *s)
+/* Each descriptor of a request, direct or in its table. */
+static struct vring_desc *desc_of(struct check_session *s, const struct check_blk_request *r,
+				  unsigned int i)
 {
-	int64_t deadline = check_process_now_ms() + KICK_MS;
-	struct pollfd kick = {.events = POLLIN};
-	unsigned int i;
+	const struct check_session_queue *q = &s->queue[r->queue];
+	struct vring_desc *descs = check_guest_mem(s->guest, r->table ? r->table : q->desc);
+	uint16_t at = r->desc;
 
-	for (i = 0; i < s->nqueues && !s->kicks_stay; i++) {
-		kick.fd = s->queue[i].kick;
-		while (poll(&kick, 1, 0) == 1 && !s->kicks_stay) {
-			sched_yield();
-			s->kicks_stay = check_process_now_ms() >= deadline;
+	if (r->table)
+		return &descs[i];
+	while (i--)
+		at = descs[at].next % q->num;
+	return &descs[at];
+}
+
+void check_session_rewrite(struct check_session *s, const struct check_blk_request *r)
+{
+	const struct check_blk_piece *piece;
+	struct vring_desc *desc;
+	unsigned int i, p;
+
+	for (i = 0; i < r->nsegs; i++) {
+		desc = desc_of(s, r, i);
+		for (p = 0; p < r->npieces; p++) {
+			piece = &r->piece[p];
+			if (r->seg[i].gpa - piece->gpa < piece->len)
+				__atomic_store_n(&desc->addr,
+						 r->decoy[p] + (r->seg[i].gpa - piece->gpa),
+						 __ATOMIC_RELAXED);
 		}
 	}
+	if (r->table)
+		check_guest_own_write(s->guest, r->table, r->nsegs * sizeof(*desc));
+	check_guest_own_write(s->guest, s->queue[r->queue].desc,
+			      silt_virtq_desc_size(s->queue[r->queue].num));
+}
+
+static uint16_t used_field(const struct check_session *s, const struct check_session_queue *q,
+			   uint64_t offset)
+{
+	return __atomic_load_n((uint16_t *)check_guest_mem(s->guest, q->used + offset),
+			       __ATOMIC_RELAXED);
+}
+
+static bool wants_kicks(const struct check_session *s, const struct check_session_queue *q)
+{
+	if (s->features >> VIRTIO_RING_F_EVENT_IDX & 1)
+		return used_field(s, q, 4 + 8 * (uint64_t)q->num) ==
+		       (uint16_t)(q->first + q->added);
+	return !(used_field(s, q, 0) & VRING_USED_F_NO_NOTIFY);
+}
+
+bool check_session_wants_kicks(const struct check_session *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->nqueues; i++)
+		if (!wants_kicks(s, &s->queue[i]))
+			return false;
+	return true;
+}
+
+void check_session_wait_idle(struct check_session *s)
+{
+	int64_t deadline = check_process_now_ms() + IDLE_MS;
+
+	while (!s->never_idle && !check_session_wants_kicks(s)) {
+		sched_yield();
+		s->never_idle = check_process_now_ms() >= deadline;
+	}
+}
+
+/* What no device would store there soon. */
+static void poison_event(struct check_session *s, const struct check_session_queue *q)
+{
+	uint16_t value = q->first + q->added + 0x8000;
+
+	memcpy(check_guest_mem(s->guest, q->used + 4 + 8 * (uint64_t)q->num), &value,
+	       sizeof(value));
 }
 
 static void poison_ring(struct check_session *s, const struct check_session_queue *q)
@@ -251,6 +319,7 @@ static void poison_ring(struct check_session *s, const struct check_session_queu
 		memset(used + 4 + 8 * ((uint16_t)(next + i) % q->num), 0xff, 8);
 	/* Devices that only set and clear the flag that says "do not kick" change it, too. */
 	memset(used, 0xff, 2);
+	poison_event(s, q);
 	check_guest_own_write(s->guest, q->used, silt_virtq_used_size(q->num));
 }
 
@@ -264,14 +333,6 @@ void check_session_poison_rings(struct check_session *s)
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
 
-static uint16_t used_index(const struct check_session *s, const struct check_session_queue *q)
-{
-	uint16_t index;
-
-	memcpy(&index, check_guest_mem(s->guest, q->used + 2), sizeof(index));
-	return index;
-}
-
 /*
  * What was taken from the available ring must be finished by the time of the answer; what was not
  * is the next owner's business.
@@ -280,7 +341,7 @@ static int stop_ring(struct check_session *s, unsigned int i)
 {
 	struct check_session_queue *q = &s->queue[i];
 	int base = silt_frontend_get_vring_base(s->f, i);
-	uint16_t used = used_index(s, q);
+	uint16_t used = used_field(s, q, 2);
 
 	if (base < 0)
 		return check_session_failed(s, base, "GET_VRING_BASE");
