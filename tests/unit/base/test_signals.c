@@ -284,7 +284,6 @@ static void own_the_signals(void)
 	*(volatile uint8_t *)p = 1;
 }
 
-/* A signal mask that blocks both leaves the recovery of others alone. */
 static void errno_survives(void)
 {
 	uint8_t *p = no_access();
