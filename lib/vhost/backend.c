@@ -228,13 +228,12 @@ static int get_queue_num(struct silt_backend *b, struct silt_vhost_msg *msg)
  * The device's initial state. Memory and protocol features belong to the connection and stay; call
  * and error fds stay too, as the frontend sends them when its own vectors change, not per start.
  */
-static int reset_device(struct silt_backend *b, struct silt_vhost_msg *msg)
+static int reset(struct silt_backend *b)
 {
 	struct silt_conf *next = silt_conf_begin(b);
 	struct silt_vring_conf *r;
 	int ret;
 
-	(void)msg;
 	next->acked = false;
 	next->features = 0;
 	next->log = NULL;
@@ -242,7 +241,7 @@ static int reset_device(struct silt_backend *b, struct silt_vhost_msg *msg)
 	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
 		r = &next->rings[q];
 		*r = (struct silt_vring_conf){
-			.kick_fd = -1, .call_fd = r->call_fd, .err_fd = r->err_fd, .set_base = 0};
+			.kick_fd = -1, .call_fd = r->call_fd, .err_fd = r->err_fd, .set_base = -1};
 	}
 	ret = silt_commit(b);
 	if (ret < 0)
@@ -251,6 +250,37 @@ static int reset_device(struct silt_backend *b, struct silt_vhost_msg *msg)
 	if (b->ops.reset)
 		b->ops.reset(b->dev);
 	return 0;
+}
+
+static int reset_device(struct silt_backend *b, struct silt_vhost_msg *msg)
+{
+	int ret = reset(b);
+
+	(void)msg;
+	for (unsigned int q = 0; !ret && q < b->ops.nqueues; q++) {
+		b->rings[q].base = 0;
+		b->rings[q].status_reset = false;
+	}
+	return ret;
+}
+
+/*
+ * QEMU 7.2 sets the status to 0 when it stops a device to migrate it, and asks for the bases after
+ * that: they must be what a reset would lose.
+ */
+static int reset_status(struct silt_backend *b)
+{
+	struct silt_vring *ring;
+	int ret = reset(b);
+
+	for (unsigned int q = 0; !ret && q < b->ops.nqueues; q++) {
+		ring = &b->rings[q];
+		if (!ring->status_reset)
+			ring->base_before = ring->base;
+		ring->status_reset = true;
+		ring->base = 0;
+	}
+	return ret;
 }
 
 static int get_status(struct silt_backend *b, struct silt_vhost_msg *msg)
@@ -267,7 +297,7 @@ static int set_status(struct silt_backend *b, struct silt_vhost_msg *msg)
 		return silt_err(EINVAL, "status 0x%llx, at most 0x%x possible",
 				(unsigned long long)status, UINT8_MAX);
 	if (!status)
-		return reset_device(b, msg);
+		return reset_status(b);
 	b->status = status;
 	return 0;
 }

@@ -143,6 +143,7 @@ static int ring_start(struct silt_backend *b, unsigned int q)
 		return silt_err_sys(-ret, "queue %u: the device cannot run it", q);
 	}
 	ring->running = true;
+	ring->status_reset = false;
 	return 0;
 }
 
@@ -243,8 +244,10 @@ static void close_unshared(const struct silt_conf *gone, const struct silt_conf 
 static void take_bases(struct silt_backend *b)
 {
 	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
-		if (b->now->rings[q].set_base >= 0)
+		if (b->now->rings[q].set_base >= 0) {
 			b->rings[q].base = b->now->rings[q].set_base;
+			b->rings[q].status_reset = false;
+		}
 		b->now->rings[q].set_base = -1;
 	}
 }

@@ -61,6 +61,9 @@ struct silt_vring {
 	bool failed; /* could not be started: leave it until its configuration changes */
 	enum silt_vring_step step;
 	uint16_t base; /* while not running */
+	/* A status of 0 set the base to 0; GET_VRING_BASE answers where the ring was. */
+	bool status_reset;
+	uint16_t base_before;
 	struct silt_notifier call;
 	struct silt_notifier err;
 	struct silt_notifier log; /* set while a log is written to */

@@ -122,7 +122,7 @@ int silt_get_vring_base(struct silt_backend *b, struct silt_vhost_msg *msg)
 	r->kick_set = false;
 	r->kick_fd = -1;
 	ret = silt_commit(b);
-	answer->num = b->rings[q].base;
+	answer->num = b->rings[q].status_reset ? b->rings[q].base_before : b->rings[q].base;
 	return ret < 0 || early ? ret : silt_answer(b, sizeof(*answer));
 }
 

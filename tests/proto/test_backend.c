@@ -128,6 +128,28 @@ static void test_status(void **state)
 	rig_fini(&rig);
 }
 
+/* As QEMU 7.2 stops a device: it asks for the base after it has set the status to 0. */
+static void test_base_after_status(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	start(&rig);
+	rig_ring(&rig, 0, NULL);
+	for (unsigned int i = 0; i < 3; i++) {
+		rig_request(&rig, 0, rig.regions[0].r.gpa + 0x8000, 64, i);
+		rig_run(&rig, 0);
+	}
+	assert_true(rig_do_u64(&rig, SILT_VHOST_SET_STATUS, 0));
+	assert_true(rig_do_u64(&rig, SILT_VHOST_SET_STATUS, 0));
+	assert_true(rig_do_state(&rig, SILT_VHOST_SET_VRING_ENABLE, 0, 0));
+	assert_int_equal(rig_base(&rig, 0), 3);
+	assert_int_equal(rig_base(&rig, 0), 3);
+	assert_true(rig_do(&rig, SILT_VHOST_RESET_DEVICE, NULL, 0, NULL, 0));
+	assert_int_equal(rig_base(&rig, 0), 0);
+	rig_fini(&rig);
+}
+
 /* Several messages in one write are all handled, in order. */
 static void test_pipelined(void **state)
 {
@@ -435,6 +457,7 @@ int main(void)
 		cmocka_unit_test(test_older_ops),
 		cmocka_unit_test(test_gets),
 		cmocka_unit_test(test_status),
+		cmocka_unit_test(test_base_after_status),
 		cmocka_unit_test(test_pipelined),
 		cmocka_unit_test(test_peer_closes),
 		cmocka_unit_test(test_base_goes_on),
