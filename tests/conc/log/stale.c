@@ -5,10 +5,13 @@
  * harvest is the page: either the first harvest took the bit and saw the store, or the bit is
  * there again. A writer that looks at the bit without a full fence behind its store fails this.
  */
+#include <string.h>
+
 #include "common.h"
 #include "support/rng.h"
 
 #define PAGES  8
+#define COLD   (UINT64_C(1) << 22) /* words of memory that no cache holds */
 #define ROUNDS 150000
 
 struct shared {
@@ -17,14 +20,41 @@ struct shared {
 	unsigned int done;  /* ended by the writer */
 	uint64_t mem[PAGES][8];
 	uint64_t copy[PAGES];
+	uint64_t cold[COLD];
 };
+
+/* Stores that take long: the one that counts waits behind them while later loads go ahead. */
+static void fill_store_buffer(struct shared *s, struct rng *rng)
+{
+	unsigned int i;
+
+	for (i = 0; i < 8; i++)
+		__atomic_store_n(&s->cold[rng_below(rng, COLD)], i, __ATOMIC_RELAXED);
+}
+
+/* The @n-th CPU that this program may use, if there is one: the two threads must run at once. */
+static void pin(int n)
+{
+	cpu_set_t allowed, one;
+	int cpu;
+
+	must(!sched_getaffinity(0, sizeof(allowed), &allowed));
+	for (cpu = 0; cpu < CPU_SETSIZE && n >= 0; cpu++)
+		n -= CPU_ISSET(cpu, &allowed) != 0;
+	CPU_ZERO(&one);
+	CPU_SET(cpu - 1, &one);
+	if (n < 0)
+		pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
+}
 
 static void *writer(void *arg)
 {
 	struct shared *s = arg;
+	struct rng rng = rng_make(2);
 	struct silt_log_writer w;
 	unsigned int round;
 
+	pin(1);
 	silt_log_writer_init(&w);
 	silt_log_writer_set(&w, s->log);
 	for (round = 1; round <= ROUNDS; round++) {
@@ -33,6 +63,7 @@ static void *writer(void *arg)
 		wait_for(&s->round, round);
 		/* With the log's word at hand the look at it runs ahead of the store. */
 		__atomic_load_n(&w.words[0], __ATOMIC_RELAXED);
+		fill_store_buffer(s, &rng);
 		__atomic_store_n(&s->mem[page][0], round, __ATOMIC_RELAXED);
 		silt_log_write(&w, page * 4096, 8);
 		silt_log_flush(&w);
@@ -64,9 +95,11 @@ int main(void)
 	s.log = odd_log(PAGES, 8);
 	silt_log_writer_init(&w);
 	silt_log_writer_set(&w, s.log);
+	memset(s.cold, 1, sizeof(s.cold));
 	must(!pthread_create(&thread, NULL, writer, &s));
+	pin(0);
 	for (round = 1; round <= ROUNDS; round++) {
-		unsigned int page = round % PAGES, wait = (unsigned int)rng_below(&rng, 400);
+		unsigned int page = round % PAGES, wait = (unsigned int)rng_below(&rng, 600);
 
 		/* The bit is set before the race begins. */
 		silt_log_write(&w, page * UINT64_C(4096), 1);
