@@ -10,6 +10,7 @@
 #include "check/file.h"
 #include "check/report.h"
 #include "check_args.h"
+#include "scratch.h"
 #include "tool.h"
 
 #define CMD "check"
@@ -179,11 +180,14 @@ int cmd_check(int argc, char **argv)
 	status = find_self(&args, self, sizeof(self));
 	if (status != TOOL_OK)
 		return status;
+	if (scratch_make() < 0)
+		return environment_error();
 	/* A backend may truncate the memory that is shared with it. */
 	if (silt_access_install() < 0 || probe_files(&args) < 0 || open_run(&run) < 0)
 		status = environment_error();
 	else
 		status = make_run(&run);
+	scratch_remove();
 	close_run(&run);
 	return status;
 }

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -153,6 +154,21 @@ class Check(unittest.TestCase):
 
     def test_no_scenario_has_the_name(self):
         self.check("--self-test", "--only=nothing/like/this", status=2)
+
+    def test_a_signal_leaves_nothing_behind(self):
+        fifo = self.dir / "fifo"
+        os.mkfifo(fifo)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # The backend holds the fifo open as long as it lives, and never listens.
+            check = subprocess.Popen([SILT, "check", "--", "sh", "-c",
+                                      f"exec tail -f /dev/null 3>{fifo}", "{socket}", "{image}"],
+                                     env={**os.environ, "TMPDIR": str(self.tmp)})
+            with open(fifo, "rb") as alive:
+                self.assertNotEqual(list(self.tmp.iterdir()), [])
+                check.send_signal(number)
+                self.assertEqual(check.wait(), -number)
+                self.assertEqual(alive.read(), b"")
+            self.assertEqual(list(self.tmp.iterdir()), [])
 
     def test_trace_shows_the_messages(self):
         trace = self.dir / "trace"

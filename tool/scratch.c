@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "scratch.h"
+
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+
+static char dir[4096];
+static char *before;	 /* TMPDIR as it was, or NULL */
+static int signalled[2]; /* a pipe: the handler tells the thread */
+static bool watching;
+
+static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *where)
+{
+	(void)st;
+	(void)flag;
+	(void)where;
+	remove(path);
+	return 0;
+}
+
+static void remove_tree(void)
+{
+	nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+void scratch_remove(void)
+{
+	remove_tree();
+	if (before)
+		setenv("TMPDIR", before, 1);
+	else
+		unsetenv("TMPDIR");
+	free(before);
+	before = NULL;
+}
+
+static void on_signal(int sig)
+{
+	unsigned char byte = sig;
+	int err = errno;
+
+	/* The pipe is never full: one byte is enough. */
+	if (write(signalled[1], &byte, 1) < 0)
+		_exit(128 + sig);
+	errno = err;
+}
+
+/* A handler may not walk directories; a thread may. Then the signal does what it would have done.
+ */
+static void *remove_on_signal(void *arg)
+{
+	unsigned char sig;
+
+	(void)arg;
+	while (read(signalled[0], &sig, 1) != 1)
+		;
+	remove_tree();
+	signal(sig, SIG_DFL);
+	kill(getpid(), sig);
+	return NULL;
+}
+
+/* What the caller ignores stays ignored, as under nohup. */
+static int take_signals(void)
+{
+	const struct sigaction ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+	struct sigaction old;
+
+	for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++) {
+		if (sigaction(ending[i], NULL, &old) < 0)
+			return -errno;
+		if (old.sa_handler != SIG_IGN && sigaction(ending[i], &ours, NULL) < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+static int watch_signals(void)
+{
+	pthread_t thread;
+	int ret;
+
+	if (watching)
+		return 0;
+	if (pipe2(signalled, O_CLOEXEC) < 0)
+		return -errno;
+	ret = pthread_create(&thread, NULL, remove_on_signal, NULL);
+	if (ret)
+		return -ret;
+	pthread_detach(thread);
+	watching = true;
+	return take_signals();
+}
+
+int scratch_make(void)
+{
+	const char *tmp = getenv("TMPDIR");
+	int ret;
+
+	before = tmp ? strdup(tmp) : NULL;
+	if (!tmp || !*tmp)
+		tmp = "/tmp";
+	if (snprintf(dir, sizeof(dir), "%s/silt-XXXXXX", tmp) >= (int)sizeof(dir))
+		return silt_err(ENAMETOOLONG, "TMPDIR has %zu bytes, at most %zu are possible",
+				strlen(tmp), sizeof(dir) - sizeof("/silt-XXXXXX"));
+	if (!mkdtemp(dir))
+		return silt_err_sys(errno, "cannot make a directory in %s", tmp);
+	ret = setenv("TMPDIR", dir, 1) ? -errno : watch_signals();
+	if (ret < 0) {
+		scratch_remove();
+		return silt_err_sys(-ret, "cannot prepare %s", dir);
+	}
+	return 0;
+}

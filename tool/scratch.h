@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef TOOL_SCRATCH_H
+#define TOOL_SCRATCH_H
+
+/*
+ * A directory of the command's own for temporary files, its own and those of the programs it
+ * starts: TMPDIR names it from here on. It is removed by scratch_remove(), and also if a signal
+ * ends the command. No thread that uses the environment may run yet.
+ *
+ * Return: 0, or -errno with a message in silt_errmsg().
+ */
+int scratch_make(void);
+
+/* Remove it with all that is in it; TMPDIR is what it was. */
+void scratch_remove(void);
+
+#endif
