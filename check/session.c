@@ -124,15 +124,6 @@ static void close_queue(struct check_session_queue *q)
 		close(q->err);
 }
 
-void check_session_close(struct check_session *s, bool broken)
-{
-	unsigned int q;
-
-	check_target_release(s->target, s->f, broken);
-	for (q = 0; q < s->nqueues; q++)
-		close_queue(&s->queue[q]);
-}
-
 int check_session_barrier(struct check_session *s)
 {
 	uint64_t features;
@@ -283,6 +274,18 @@ int check_session_logging(struct check_session *s, bool on, bool ring)
 	for (i = 0; i < s->nqueues && !ret; i++)
 		ret = set_ring_address(s, i);
 	return ret < 0 ? ret : settle(s);
+}
+
+void check_session_close(struct check_session *s, bool broken)
+{
+	unsigned int q;
+
+	/* As after a migration: the next scenario may come on the same connection. */
+	if (!broken && s->log_all)
+		broken = check_session_logging(s, false, false) < 0;
+	check_target_release(s->target, s->f, broken);
+	for (q = 0; q < s->nqueues; q++)
+		close_queue(&s->queue[q]);
 }
 
 /* ---- Rings ----------------------------------------------------------------------------------- */

@@ -43,6 +43,7 @@ struct silt_conf {
 	uint64_t features;
 	struct silt_memory *mem;
 	struct silt_log *log; /* the frontend's, or a held one, or NULL */
+	bool log_old;	      /* logging was switched off since it came */
 	int log_fd;
 	struct silt_vring_conf rings[];
 };

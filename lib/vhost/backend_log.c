@@ -79,6 +79,14 @@ static uint64_t pages_needed(const struct silt_backend *b, const struct silt_con
 	return need;
 }
 
+static void plan_age(struct silt_backend *b)
+{
+	if (b->next->log != b->now->log)
+		b->next->log_old = false;
+	else if (logging(b, b->now) && !logging(b, b->next))
+		b->next->log_old = true;
+}
+
 int silt_log_plan(struct silt_backend *b)
 {
 	struct silt_conf *next = b->next;
@@ -87,6 +95,7 @@ int silt_log_plan(struct silt_backend *b)
 
 	if (ret < 0)
 		return ret;
+	plan_age(b);
 	if (next->log && !silt_log_held(next->log))
 		return 0;
 	if (!logging(b, next)) {
@@ -134,7 +143,11 @@ int silt_log_carry(struct silt_backend *b)
 		if (b->rings[q].running)
 			silt_virtq_flush(b->rings[q].vq);
 	}
-	if (silt_log_trouble(old)) {
+	/*
+	 * A device that starts during a second migration is told to log before it gets the log:
+	 * what it marked went to the log of the first one, which nobody reads any more.
+	 */
+	if (silt_log_trouble(old) || (b->now->log_old && logging(b, b->now))) {
 		mark_everything(b, b->next);
 		return 0;
 	}

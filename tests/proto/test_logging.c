@@ -433,6 +433,35 @@ static void test_short_log(void **state)
 	shadow_log_free(&log);
 }
 
+/* ---- Logging comes before the log, and there is one of an earlier migration -------------------
+ */
+
+static void test_old_log(void **state)
+{
+	const struct shadow_ring on = {true, ELSEWHERE};
+	struct rng rng = rng_make(13);
+	struct shadow_log first, second;
+	struct rig rig;
+
+	(void)state;
+	start(&rig);
+	shadow_log_make(&first, SHADOW_LOG_SIZE, 0);
+	shadow_log_make(&second, SHADOW_LOG_SIZE, 0);
+	assert_true(use_log(&rig, &first));
+	set_logging(&rig, true);
+	traffic(&rig, &rng, 2);
+	set_logging(&rig, false);
+	set_logging(&rig, true);
+	set_ring_logging(&rig, 0, &on);
+	traffic(&rig, &rng, 2);
+	assert_true(use_log(&rig, &second));
+	expect_all_marked(&rig, &second, 2);
+	assert_true(shadow_log_test(&second, ELSEWHERE / SILT_LOG_PAGE_SIZE));
+	rig_fini(&rig);
+	shadow_log_free(&first);
+	shadow_log_free(&second);
+}
+
 /* ---- Leaks ----------------------------------------------------------------------------------- */
 
 static void test_a_thousand_logs(void **state)
@@ -520,6 +549,7 @@ int main(void)
 		cmocka_unit_test(test_kept_marks_are_bounded),
 		cmocka_unit_test(test_truncated_log),
 		cmocka_unit_test(test_short_log),
+		cmocka_unit_test(test_old_log),
 		cmocka_unit_test(test_a_thousand_logs),
 		cmocka_unit_test(test_log_fd),
 	};
