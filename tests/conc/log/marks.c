@@ -13,7 +13,7 @@
 #define WRITERS 4
 #define SIZE	53 /* bytes */
 #define PAGES	(SIZE * 8)
-#define ROUNDS	1500
+#define ROUNDS	8000
 
 struct shared {
 	struct silt_log *log;
