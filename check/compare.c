@@ -87,6 +87,13 @@ static struct check_hit *find(struct check_hits *hits, uint64_t page)
 	return NULL;
 }
 
+/* Used entries are one thing, whichever requests they are of. */
+static bool continues(const struct check_hit *old, const struct check_hit *hit)
+{
+	return old->kind == hit->kind && old->queue == hit->queue &&
+	       (old->request == hit->request || hit->kind == PLACE_USED_ENTRIES);
+}
+
 /* A page that several things share is blamed on the most important one. */
 static int hit_page(struct check_compare *c, struct check_hits *hits, const struct check_hit *hit)
 {
@@ -96,10 +103,13 @@ static int hit_page(struct check_compare *c, struct check_hits *hits, const stru
 	old = find(hits, hit->page);
 	if (!old)
 		return append(hits, hit);
-	if (old->kind == hit->kind && old->request == hit->request && old->queue == hit->queue)
+	if (continues(old, hit)) {
 		old->last = hit->last;
-	else if (check_place_class(hit->kind) < check_place_class(old->kind))
+		if (!old->request)
+			old->request = hit->request;
+	} else if (check_place_class(hit->kind) < check_place_class(old->kind)) {
 		*old = *hit;
+	}
 	return 0;
 }
 
@@ -266,11 +276,10 @@ static int compare_captured(struct check_compare *c, const uint64_t *log)
 		ret = diff_region(c, &c->guest->region[i]);
 	for (hit = c->hits.v; hit < c->hits.v + c->hits.n && !ret; hit++) {
 		silt_bitmap_set(c->changed, hit->page);
-		if (!log || !silt_bitmap_test(log, hit->page))
+		if (!silt_bitmap_test(log, hit->page))
 			ret = append(&c->pending, hit);
 	}
-	if (log)
-		note_extra(c, log);
+	note_extra(c, log);
 	check_guest_advance(c->guest);
 	return ret;
 }
@@ -288,10 +297,10 @@ int check_compare_end(struct check_compare *c, const uint64_t *log)
 	return ret < 0 ? ret : settle(c, NULL);
 }
 
-int check_compare_late(struct check_compare *c)
+int check_compare_late(struct check_compare *c, const uint64_t *log)
 {
 	unsigned int i;
-	int ret = check_compare_span(c, NULL);
+	int ret = check_compare_span(c, log);
 
 	for (i = 0; i < c->pending.n; i++)
 		c->pending.v[i].late = true;

@@ -80,7 +80,10 @@ int check_compare_span(struct check_compare *c, const uint64_t *log);
 /* The last span ended, with @log. Return: 0 or -ENOMEM. */
 int check_compare_end(struct check_compare *c, const uint64_t *log);
 
-/* Whatever changed since check_compare_end() came too late. Return: 0 or -ENOMEM. */
-int check_compare_late(struct check_compare *c);
+/*
+ * Whatever changed since check_compare_end() came too late; @log, where nothing can be marked any
+ * more, is empty. Return: 0 or -ENOMEM.
+ */
+int check_compare_late(struct check_compare *c, const uint64_t *log);
 
 #endif

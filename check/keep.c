@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <silt/bitmap.h>
 
@@ -27,34 +29,58 @@ static int make_dirs(char *path)
 	return 0;
 }
 
-static int write_file(const char *dir, const char *name, const void *data, size_t len)
+static int open_file(const char *dir, const char *name)
 {
 	char path[PATH_LEN];
-	FILE *f;
-	size_t n;
+	int fd;
 
 	snprintf(path, sizeof(path), "%s%s", dir, name);
-	f = fopen(path, "w");
-	if (!f)
-		return silt_err_sys(errno, "cannot write %s", path);
-	n = fwrite(data, 1, len, f);
-	if (fclose(f) || n != len)
-		return silt_err_sys(EIO, "cannot write %s", path);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	return fd < 0 ? silt_err_sys(errno, "cannot write %s", path) : fd;
+}
+
+static int write_log(const char *dir, const struct check_trial *run)
+{
+	size_t len = silt_bitmap_words(run->compare->npages) * sizeof(uint64_t);
+	int fd = open_file(dir, "log");
+	ssize_t n;
+
+	if (fd < 0)
+		return fd;
+	n = write(fd, run->marked, len);
+	if (close(fd) || n != (ssize_t)len)
+		return silt_err_sys(EIO, "cannot write %slog", dir);
+	return 0;
+}
+
+/* Pages of @mem that differ from @other; the rest of the file is a hole. */
+static int write_memory(const char *dir, const struct check_guest_region *r, const char *when,
+			const uint8_t *mem, const uint8_t *other)
+{
+	char name[64];
+	bool ok = true;
+	uint64_t at;
+	int fd;
+
+	snprintf(name, sizeof(name), "memory-0x%lx-%s", r->gpa, when);
+	fd = open_file(dir, name);
+	if (fd < 0)
+		return fd;
+	for (at = 0; at < r->size && ok; at += GUEST_PAGE)
+		if (memcmp(mem + at, other + at, GUEST_PAGE) != 0)
+			ok = pwrite(fd, mem + at, GUEST_PAGE, at) == GUEST_PAGE;
+	ok = ok && !ftruncate(fd, r->size);
+	if (close(fd) || !ok)
+		return silt_err_sys(EIO, "cannot write %s%s", dir, name);
 	return 0;
 }
 
 /* The comparison is over, so the copies have changed places. */
-static int write_region(const char *dir, const char *name, const struct check_guest_region *r)
+static int write_region(const char *dir, const struct check_guest_region *r)
 {
-	char file[64];
-	int ret;
+	int ret = write_memory(dir, r, "before", r->after, r->before);
 
-	snprintf(file, sizeof(file), "%s-0x%lx-before", name, r->gpa);
-	ret = write_file(dir, file, r->after, r->size);
-	if (ret < 0)
-		return ret;
-	snprintf(file, sizeof(file), "%s-0x%lx-after", name, r->gpa);
-	return write_file(dir, file, r->before, r->size);
+	return ret < 0 ? ret : write_memory(dir, r, "after", r->before, r->after);
 }
 
 int check_keep_span(struct check_trial *run)
@@ -63,14 +89,13 @@ int check_keep_span(struct check_trial *run)
 	char dir[PATH_LEN];
 	int ret;
 
-	if (!run->env->keep || !(run->compare->pending.n || run->compare->misses.n))
+	if (!run->env->keep)
 		return 0;
 	snprintf(dir, sizeof(dir), KEEP_DIR "/%s/span-%u/", run->scenario->name, ++run->kept);
 	ret = make_dirs(dir);
 	if (ret == 0)
-		ret = write_file(dir, "log", run->marked,
-				 silt_bitmap_words(run->compare->npages) * sizeof(uint64_t));
+		ret = write_log(dir, run);
 	if (ret == 0)
-		ret = write_region(dir, "memory", &g->region[GUEST_LOW]);
-	return ret < 0 ? ret : write_region(dir, "memory", &g->region[GUEST_HIGH]);
+		ret = write_region(dir, &g->region[GUEST_LOW]);
+	return ret < 0 ? ret : write_region(dir, &g->region[GUEST_HIGH]);
 }

@@ -5,8 +5,9 @@
 struct check_trial;
 
 /*
- * If it is wanted, and a page of the span that was just compared is not in its log: write the log
- * and memory before and after to silt-check-keep/SCENARIO/span-N. Return: 0 or -errno.
+ * If it is wanted, write the span that was just compared to silt-check-keep/SCENARIO/span-N: its
+ * log, bit by bit from guest address 0, and each region's pages that changed, before and after, at
+ * their offsets. Return: 0 or -errno.
  */
 int check_keep_span(struct check_trial *run);
 

@@ -73,11 +73,11 @@ static struct check_session_log *log_in_use(struct check_trial *run)
 	return &run->logs[run->nlogs - 1];
 }
 
-/* Take what was marked in the log in use. */
-static int harvest(struct check_trial *run)
+/* Take what was marked in a log. */
+static int harvest(struct check_trial *run, struct check_session_log *log)
 {
 	silt_bitmap_clear_range(run->marked, 0, run->compare->npages);
-	return silt_log_harvest(log_in_use(run)->map, run->marked) < 0 ? internal(run) : 0;
+	return silt_log_harvest(log->map, run->marked) < 0 ? internal(run) : 0;
 }
 
 static int next_log(struct check_trial *run)
@@ -117,20 +117,32 @@ static int logging_on(struct check_trial *run)
 	return ret;
 }
 
+/* Compare a span that ended; what is not in its log is worth keeping. */
+static int end_span(struct check_trial *run,
+		    int (*compare)(struct check_compare *, const uint64_t *))
+{
+	unsigned int misses = run->compare->misses.n;
+
+	if (compare(run->compare, run->marked) < 0)
+		return internal(run);
+	if (run->compare->misses.n == misses && !run->compare->pending.n)
+		return 0;
+	return check_keep_span(run) < 0 ? internal(run) : 0;
+}
+
 /* Exchange the log for a fresh one, harvest the old one, and compare. */
 static int replace_log(struct check_trial *run)
 {
 	struct check_session_log old = *log_in_use(run);
 	int ret = next_log(run);
 
-	if (ret < 0)
-		return ret;
-	silt_bitmap_clear_range(run->marked, 0, run->compare->npages);
-	if (silt_log_harvest(old.map, run->marked) < 0 ||
-	    check_compare_span(run->compare, run->marked) < 0 || check_keep_span(run) < 0)
-		return internal(run);
-	check_session_poison_rings(&run->session);
-	return 0;
+	if (ret == 0)
+		ret = harvest(run, &old);
+	if (ret == 0)
+		ret = end_span(run, check_compare_span);
+	if (ret == 0)
+		check_session_poison_rings(&run->session);
+	return ret;
 }
 
 /* Stop the rings, harvest for the last time, compare. */
@@ -139,15 +151,15 @@ static int stop(struct check_trial *run)
 	int ret = check_session_stop(&run->session);
 
 	if (ret == 0)
-		ret = harvest(run);
-	if (ret == 0 &&
-	    (check_compare_end(run->compare, run->marked) < 0 || check_keep_span(run) < 0))
-		ret = internal(run);
-	/* By the next answer, whatever came too late has come. */
+		ret = harvest(run, log_in_use(run));
+	if (ret == 0)
+		ret = end_span(run, check_compare_end);
+	/* By the next answer, whatever came too late has come, and no log will show it. */
 	if (ret == 0)
 		ret = check_session_barrier(&run->session);
-	if (ret == 0 && check_compare_late(run->compare) < 0)
-		ret = internal(run);
+	silt_bitmap_clear_range(run->marked, 0, run->compare->npages);
+	if (ret == 0)
+		ret = end_span(run, check_compare_late);
 	run->watching = false;
 	return ret;
 }
@@ -459,7 +471,7 @@ static int run_toggle(struct check_trial *run)
 		ret = check_session_logging(s, false, false);
 	/* Marks until now are of no use; there must be none from now on. */
 	if (ret == 0)
-		ret = harvest(run);
+		ret = harvest(run, log_in_use(run));
 	if (ret == 0)
 		ret = work_at_once(run, 2);
 	if (ret == 0)

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Each deliberate fault of the libraries and of silt blk, and what silt check must say of it.
+
+    mutants.py list SOURCE_DIR          the kinds in the sources, one a line
+    mutants.py run SILT SOURCE_DIR KIND is this one seen, and is what is blamed really wrong?
+    mutants.py clean SILT RUNS          quick runs without a fault, each with another seed: all pass
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+PAGE = 4096
+# Whether a request is in flight at the moment that matters is left to chance: other seeds are tried.
+TRIES = 8
+
+# The faults of pages: class, and how the description of what lies there begins. One page of that
+# kind has to be among the missed ones.
+MISSES = {
+    "batch_first_only": ("data", "read data"),
+    "data_first_page_only": ("data", "read data"),
+    "data_last_page": ("data", "read data"),
+    "data_read_unlogged": ("data", "read data"),
+    "data_unlogged": ("data", "read data"),
+    "desc_reread": ("data", "read data"),
+    "early_mark": ("data", "read data"),
+    "error_path_unlogged": ("completion", "status of failed read"),
+    "event_unlogged": ("bookkeeping", "event field"),
+    "flags_unlogged": ("bookkeeping", "used ring flags"),
+    "getid_unlogged": ("data", "get-id data"),
+    "gpa_as_offset": ("data", "read data"),
+    "held_marks_dropped": ("data", "read data"),
+    "indirect_unlogged": ("data", "read data"),
+    "inflight_toggle": ("data", "read data"),
+    "last_byte": ("data", "read data"),
+    "log_all_ignored_after_toggle": ("data", "read data"),
+    "log_offset_ignored": ("completion", "status"),
+    "log_range_loses_tail": ("data", "read data"),
+    "log_swap_lost": ("data", "read data"),
+    "new_region_unlogged": ("data", "read data"),
+    "page_shift": ("data", "read data"),
+    "partial_page": ("data", "read data"),
+    "publish_unflushed": ("completion", "used index"),
+    "second_queue_unlogged": ("data", "read data"),
+    "second_seg_unlogged": ("completion", "status of"),
+    "status_unlogged": ("completion", "status of"),
+    "stop_unflushed": ("bookkeeping", "event field"),
+    "straddle2": ("data", "read data"),
+    "used_entry_unlogged": ("completion", "used entry"),
+    "used_flag_ignored": ("completion", "used index"),
+    "used_gpa_ignored": ("completion", "used index"),
+    "used_index_unlogged": ("completion", "used index"),
+    "wrap_unlogged": ("completion", "used entry"),
+}
+
+# Faults of what the backend does: a pattern of the reason.
+ERRORS = {
+    "base_before_drain": r"GET_VRING_BASE .* answered before all requests were finished",
+    "die_on_request": r"died of signal 11",
+    "hang_on_flush": r"no completion within \d+ ms on queue \d+ for #\d+ flush",
+    "wrong_data": r"wrong answer to #\d+ read .*: byte \d+ of the data",
+}
+
+# silt blk leaves no mark pending where logs are replaced, and no scenario kills the backend: the
+# tests of lib/log and lib/virtq see these.
+ELSEWHERE = {
+    "inflight_cleared_early",
+    "inflight_not_resubmitted",
+    "inflight_order",
+    "log_replace_drops_pending",
+    "pending_dropped_on_replace",
+}
+
+# More than is needed is no failure: it is counted.
+EXTRA = {"over_log"}
+
+
+def kinds(source):
+    """SILT_FAULT(kind) in the sources of what a backend is made of."""
+    found = set()
+    for room in ("lib", "blk"):
+        for path in sorted((source / room).rglob("*.[ch]")):
+            if path.name != "mutant.h" or room != "lib":
+                found |= set(re.findall(r"SILT_FAULT\((\w+)\)", path.read_text()))
+    return sorted(found)
+
+
+def check(silt, fault, seed, directory):
+    env = {**os.environ, "SILT_FAULT": fault}
+    command = [silt, "check", "--self-test", "--quick", "--keep", "--timeout=2s", f"--seed={seed}",
+               "--json=report.json"]
+    done = subprocess.run(command, cwd=directory, env=env, text=True, capture_output=True,
+                          timeout=300, check=False)
+    report = json.loads((directory / "report.json").read_text())
+    return done.returncode, report, done.stdout + done.stderr
+
+
+def changed_pages(before, gpa):
+    """Of one region: files hold the pages that changed, and holes."""
+    with open(before, "rb") as old, \
+            open(before.with_name(f"memory-{gpa:#x}-after"), "rb") as new:
+        at, end = 0, os.fstat(old.fileno()).st_size
+        while at < end:
+            try:
+                at = os.lseek(old.fileno(), at, os.SEEK_DATA) // PAGE * PAGE
+            except OSError:
+                return
+            if os.pread(old.fileno(), PAGE, at) != os.pread(new.fileno(), PAGE, at):
+                yield (gpa + at) // PAGE
+            at += PAGE
+
+
+def wrong_pages(directory, scenario):
+    """Pages that changed in a span whose log has no bit for them: by the files, not the report."""
+    wrong = set()
+    for span in (directory / "silt-check-keep" / scenario).glob("span-*"):
+        log = (span / "log").read_bytes()
+        for before in span.glob("memory-*-before"):
+            for page in changed_pages(before, int(before.name.split("-")[1], 16)):
+                if not log[page // 8] >> page % 8 & 1:
+                    wrong.add(page)
+    return wrong
+
+
+def ring_is_logged_elsewhere(page):
+    return "logged from" in page["what"]
+
+
+def blamed_pages_are_wrong(directory, report):
+    for scenario in report["scenarios"]:
+        wrong = wrong_pages(directory, scenario["name"])
+        for page in scenario["pages"]:
+            gpa = page["gpa"] if isinstance(page["gpa"], int) else int(page["gpa"], 0)
+            if not ring_is_logged_elsewhere(page) and gpa // PAGE not in wrong:
+                sys.exit(f"{scenario['name']}: page {gpa:#x} ({page['what']}) is blamed, but it did "
+                         "not change, or is logged")
+
+
+def sees_miss(report, want):
+    return any(page["class"] == want[0] and page["what"].startswith(want[1])
+               for scenario in report["scenarios"] for page in scenario["pages"])
+
+
+def sees_error(report, want):
+    return any(scenario["result"] == "error" and re.search(want, scenario["reason"])
+               for scenario in report["scenarios"])
+
+
+def marks_too_much(report):
+    scenarios = report["scenarios"]
+    return sum(s["extra"] for s in scenarios) > sum(s["changed"] for s in scenarios)
+
+
+def seen(fault, status, report):
+    if fault in MISSES:
+        return status == 1 and sees_miss(report, MISSES[fault])
+    if fault in ERRORS:
+        return status == 1 and sees_error(report, ERRORS[fault])
+    return status == 0 and marks_too_much(report)
+
+
+def run(silt, source, fault):
+    if fault not in kinds(source):
+        sys.exit(f"{fault}: no such fault in the sources")
+    if fault in ELSEWHERE:
+        return
+    if fault not in MISSES and fault not in ERRORS and fault not in EXTRA:
+        sys.exit(f"{fault}: this test does not say what silt check must find")
+    for seed in range(1, TRIES + 1):
+        with tempfile.TemporaryDirectory() as place:
+            directory = pathlib.Path(place)
+            status, report, output = check(silt, fault, seed, directory)
+            blamed_pages_are_wrong(directory, report)
+            if seen(fault, status, report):
+                print(f"{fault}: seen with seed {seed}")
+                return
+    sys.exit(f"{fault}: not seen in {TRIES} runs\n{output}")
+
+
+def clean(silt, runs):
+    for seed in range(1, runs + 1):
+        done = subprocess.run([silt, "check", "--self-test", "--quick", f"--seed={seed}"],
+                              text=True, capture_output=True, timeout=300, check=False)
+        if done.returncode:
+            sys.exit(f"seed {seed}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    print(f"{runs} runs passed")
+
+
+def main():
+    what, *arguments = sys.argv[1:]
+    if what == "list":
+        print("\n".join(kinds(pathlib.Path(arguments[0]))))
+    elif what == "run":
+        run(os.path.abspath(arguments[0]), pathlib.Path(arguments[1]), arguments[2])
+    elif what == "clean":
+        clean(os.path.abspath(arguments[0]), int(arguments[1]))
+
+
+main()

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "check/axes.h"
+
+#define SEEDS 5
+
+static bool has(const struct check_scenario *s, unsigned int axis, unsigned int value)
+{
+	return s->value[axis] == value;
+}
+
+static bool covered(const struct check_scenario_list *list, unsigned int a, unsigned int i,
+		    unsigned int b, unsigned int j)
+{
+	unsigned int n;
+
+	for (n = 0; n < list->n; n++)
+		if (has(&list->v[n], a, i) && has(&list->v[n], b, j))
+			return true;
+	return false;
+}
+
+/* Count the combinations that are valid by going through all of them, without the generator. */
+static uint64_t *valid_pairs(unsigned int a, unsigned int b)
+{
+	/* What validity depends on; the other axes are left as they are usually. */
+	static const uint8_t bound[] = {AXIS_REQUEST, AXIS_POSITION, AXIS_SHAPE, AXIS_STATUS,
+					AXIS_RING,    AXIS_QSIZE,    AXIS_SLOTS, AXIS_EVENT_IDX,
+					AXIS_REPLACE, AXIS_DESCS};
+	uint64_t *found = calloc(16 * 16, sizeof(*found));
+	struct check_scenario s = {0};
+	unsigned int i;
+
+	for (;;) {
+		if (check_scenario_valid(&s))
+			found[16 * s.value[a] + s.value[b]]++;
+		for (i = 0; i < sizeof(bound); i++) {
+			if (++s.value[bound[i]] < check_axis_values(bound[i]))
+				break;
+			s.value[bound[i]] = 0;
+		}
+		if (i == sizeof(bound))
+			return found;
+	}
+}
+
+static bool is_bound(unsigned int axis)
+{
+	return axis <= AXIS_EVENT_IDX || axis == AXIS_REPLACE || axis == AXIS_SLOTS ||
+	       axis == AXIS_DESCS;
+}
+
+static void test_each_possible_pair_is_covered(void **state)
+{
+	struct check_scenario_list list;
+	unsigned int a, b, i, j;
+	uint64_t *valid;
+
+	(void)state;
+	assert_int_equal(check_scenario_generate(1, &list), 0);
+	for (a = 0; a < AXES; a++)
+		for (b = a + 1; b < AXES; b++) {
+			if (!is_bound(a) || !is_bound(b)) {
+				for (i = 0; i < check_axis_values(a); i++)
+					for (j = 0; j < check_axis_values(b); j++)
+						assert_true(covered(&list, a, i, b, j));
+				continue;
+			}
+			/* All of them are many; a few pairs of axes show that the search is right.
+			 */
+			if ((a + b) % 4)
+				continue;
+			valid = valid_pairs(a, b);
+			for (i = 0; i < check_axis_values(a); i++)
+				for (j = 0; j < check_axis_values(b); j++)
+					assert_int_equal(covered(&list, a, i, b, j),
+							 valid[16 * i + j] > 0);
+			free(valid);
+		}
+	check_scenario_list_free(&list);
+}
+
+static void test_pairs_agree_with_the_search(void **state)
+{
+	struct check_scenario_list list;
+	unsigned int a, b, i, j, seed;
+
+	(void)state;
+	for (seed = 1; seed <= SEEDS; seed++) {
+		assert_int_equal(check_scenario_generate(seed, &list), 0);
+		for (a = 0; a < AXES; a++)
+			for (b = a + 1; b < AXES; b++)
+				for (i = 0; i < check_axis_values(a); i++)
+					for (j = 0; j < check_axis_values(b); j++)
+						assert_int_equal(
+							covered(&list, a, i, b, j),
+							check_scenario_pair(a, i, b, j, NULL));
+		check_scenario_list_free(&list);
+	}
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct check_scenario *)a)->name,
+		      ((const struct check_scenario *)b)->name);
+}
+
+static void test_names_are_unique_and_scenarios_valid(void **state)
+{
+	struct check_scenario_list list;
+	unsigned int i, seed;
+
+	(void)state;
+	for (seed = 1; seed <= SEEDS; seed++) {
+		assert_int_equal(check_scenario_generate(seed, &list), 0);
+		qsort(list.v, list.n, sizeof(list.v[0]), by_name);
+		for (i = 0; i < list.n; i++) {
+			assert_true(check_scenario_valid(&list.v[i]));
+			assert_true(strlen(list.v[i].name) < sizeof(list.v[i].name) - 1);
+			assert_int_equal(strncmp(list.v[i].name, "snapshot/", 9), 0);
+			if (i)
+				assert_true(strcmp(list.v[i - 1].name, list.v[i].name));
+		}
+		check_scenario_list_free(&list);
+	}
+}
+
+static void test_a_seed_gives_the_same_scenarios(void **state)
+{
+	struct check_scenario_list a, b, other;
+	unsigned int i, same = 0;
+
+	(void)state;
+	assert_int_equal(check_scenario_generate(7, &a), 0);
+	assert_int_equal(check_scenario_generate(7, &b), 0);
+	assert_int_equal(check_scenario_generate(8, &other), 0);
+	assert_int_equal(a.n, b.n);
+	for (i = 0; i < a.n; i++) {
+		assert_string_equal(a.v[i].name, b.v[i].name);
+		assert_int_equal(a.v[i].quick, b.v[i].quick);
+		same += i < other.n && !strcmp(a.v[i].name, other.v[i].name);
+	}
+	assert_true(same < a.n);
+	check_scenario_list_free(&a);
+	check_scenario_list_free(&b);
+	check_scenario_list_free(&other);
+}
+
+static void test_the_quick_set_has_each_value(void **state)
+{
+	struct check_scenario_list list;
+	unsigned int axis, value, i, seed, n;
+
+	(void)state;
+	for (seed = 1; seed <= SEEDS; seed++) {
+		assert_int_equal(check_scenario_generate(seed, &list), 0);
+		for (axis = 0; axis < AXES; axis++)
+			for (value = 0; value < check_axis_values(axis); value++) {
+				for (i = n = 0; i < list.n; i++)
+					n += list.v[i].quick && has(&list.v[i], axis, value);
+				assert_true(n > 0);
+			}
+		for (i = n = 0; i < list.n; i++)
+			n += list.v[i].quick;
+		assert_true(n < list.n / 2);
+		check_scenario_list_free(&list);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_each_possible_pair_is_covered),
+		cmocka_unit_test(test_pairs_agree_with_the_search),
+		cmocka_unit_test(test_names_are_unique_and_scenarios_valid),
+		cmocka_unit_test(test_a_seed_gives_the_same_scenarios),
+		cmocka_unit_test(test_the_quick_set_has_each_value),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

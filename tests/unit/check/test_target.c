@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Backends that are no backends: how they start, end, and are spoken of. */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <silt/error.h>
+
+#include "check/target.h"
+#include "support/proc.h"
+
+#define SHELL(command) ((char *[]){(char *)"/bin/sh", (char *)"-c", (char *)(command), NULL})
+
+static struct check_options command(char **argv)
+{
+	return (struct check_options){
+		.target = CHECK_TARGET_COMMAND, .argv = argv, .seed = 4, .timeout_ms = 3000};
+}
+
+/* Start it, and expect that it cannot be reached. */
+static void expect_unreachable(char **argv, int want, const char *message)
+{
+	struct check_options opt = command(argv);
+	unsigned int fds = proc_count_fds();
+	struct silt_frontend *f = NULL;
+	struct check_target t;
+
+	assert_int_equal(check_target_open(&t, &opt), 0);
+	assert_int_equal(check_target_connect(&t, &f), want);
+	if (!strstr(silt_errmsg(), message))
+		fail_msg("\"%s\" is not in \"%s\"", message, silt_errmsg());
+	assert_null(f);
+	check_target_close(&t);
+	assert_int_equal(access(t.dir, F_OK), -1);
+	assert_int_equal(proc_count_fds(), fds);
+}
+
+static void test_a_command_that_is_not_there(void **state)
+{
+	(void)state;
+	expect_unreachable((char *[]){(char *)"/no/such/backend", (char *)"{socket}", NULL},
+			   -ENOENT, "cannot start /no/such/backend");
+}
+
+static void test_a_command_that_ends(void **state)
+{
+	(void)state;
+	expect_unreachable(SHELL("echo one; echo no such disk >&2; exit 3"), -ECHILD,
+			   "ended with exit status 3; its last lines:\none\nno such disk");
+	expect_unreachable(SHELL("kill -SEGV $$"), -ECHILD,
+			   "died of signal 11 (Segmentation fault)");
+}
+
+static void test_only_the_last_lines_are_told(void **state)
+{
+	(void)state;
+	expect_unreachable(SHELL("seq 1 100000; exit 1"), -ECHILD,
+			   "its last lines:\n99996\n99997\n99998\n99999\n100000");
+}
+
+/* It ignores SIGTERM, and so does its child: both are gone in the end. */
+static void test_nothing_is_left_behind(void **state)
+{
+	static char script[] = "trap '' TERM; sleep 1000 & echo $! > \"$0\"; wait; wait";
+	char path[] = "/tmp/silt-test-pid-XXXXXX", text[32] = "";
+	char *argv[] = {(char *)"/bin/sh", (char *)"-c", script, path, NULL};
+	struct check_options opt = command(argv);
+	struct silt_frontend *f = NULL;
+	struct check_target t;
+	FILE *file;
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	opt.timeout_ms = 300;
+	assert_int_equal(check_target_open(&t, &opt), 0);
+	assert_int_equal(check_target_connect(&t, &f), -ETIMEDOUT);
+	check_target_close(&t);
+	file = fdopen(fd, "r");
+	assert_non_null(fgets(text, sizeof(text), file));
+	fclose(file);
+	unlink(path);
+	/* A zombie, which someone else has to reap, has no command line any more. */
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", atoi(text));
+	file = fopen(path, "r");
+	assert_true(!file || fgetc(file) == EOF);
+	if (file)
+		fclose(file);
+}
+
+static void test_image_and_socket_are_named(void **state)
+{
+	struct check_options opt = command(SHELL("test \"$0\" = x; echo {socket} {image}; exit 1"));
+	struct silt_frontend *f;
+	struct check_target t;
+	char death[TARGET_DEATH_LEN];
+
+	(void)state;
+	assert_int_equal(check_target_open(&t, &opt), 0);
+	assert_true(check_target_has_image(&t));
+	assert_int_equal(check_target_connect(&t, &f), -ECHILD);
+	assert_true(check_target_death(&t, death));
+	assert_non_null(strstr(death, t.socket_path));
+	assert_non_null(strstr(death, t.image_path));
+	check_target_close(&t);
+	opt.argv = SHELL("exit 1");
+	assert_int_equal(check_target_open(&t, &opt), 0);
+	assert_false(check_target_has_image(&t));
+	check_target_close(&t);
+}
+
+static void test_the_same_again(void **state)
+{
+	char *argv[] = {(char *)"my backend", (char *)"--it's={socket}", NULL};
+	struct check_options opt = command(argv);
+	struct check_target t = {.opt = &opt};
+	char line[200];
+
+	(void)state;
+	check_target_repro(&t, "snapshot/read/last", line, sizeof(line));
+	assert_string_equal(line, "silt check --only snapshot/read/last --seed 4 -- 'my backend' "
+				  "'--it'\\''s={socket}'");
+	opt = (struct check_options){
+		.target = CHECK_TARGET_CONNECT, .path = "/run/s", .seed = 1, .allow_writes = true};
+	check_target_repro(&t, "a/b", line, sizeof(line));
+	assert_string_equal(line, "silt check --socket-path=/run/s --allow-writes --only a/b "
+				  "--seed 1");
+	check_target_repro(&t, "a/b", line, 20);
+	assert_string_equal(line, "silt check --socket");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_command_that_is_not_there),
+		cmocka_unit_test(test_a_command_that_ends),
+		cmocka_unit_test(test_only_the_last_lines_are_told),
+		cmocka_unit_test(test_nothing_is_left_behind),
+		cmocka_unit_test(test_image_and_socket_are_named),
+		cmocka_unit_test(test_the_same_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
