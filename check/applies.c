@@ -23,6 +23,14 @@ static const char *backend_lacks(const struct check_applies *a)
 	return a->unfit;
 }
 
+static const char *connection_lacks(const struct check_applies *a, const uint8_t *v)
+{
+	/* Its marks would go there, and rightly so. */
+	if (v[AXIS_LOGGING] == LOGGING_LATE && a->one_connection)
+		return "the connection cannot be made anew, and the backend still has an old log";
+	return NULL;
+}
+
 static const char *queue_lacks(const struct check_applies *a, const uint8_t *v)
 {
 	if (v[AXIS_EVENT_IDX] == EVENT_IDX_ON && !offers(a, VIRTIO_RING_F_EVENT_IDX))
@@ -68,6 +76,8 @@ const char *check_applies_not(const struct check_applies *a, const struct check_
 {
 	const char *why = backend_lacks(a);
 
+	if (!why)
+		why = connection_lacks(a, s->value);
 	if (!why)
 		why = queue_lacks(a, s->value);
 	if (!why)

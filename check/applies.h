@@ -14,9 +14,10 @@ struct check_applies {
 	uint64_t protocol;
 	uint64_t queues;
 	const struct check_blk_disk *disk;
-	bool our_disk;	   /* it holds nothing that matters, or the user allows writes */
-	bool gone;	   /* the backend cannot be reached again */
-	const char *unfit; /* why nothing can be run on the disk, or NULL */
+	bool our_disk;	     /* it holds nothing that matters, or the user allows writes */
+	bool one_connection; /* for all scenarios */
+	bool gone;	     /* the backend cannot be reached again */
+	const char *unfit;   /* why nothing can be run on the disk, or NULL */
 };
 
 /* Return: NULL if the scenario can be run, otherwise why not. */
