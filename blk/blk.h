@@ -15,6 +15,8 @@
  *     store.c    the only place that stores into guest memory, or marks what a system call stored
  *     engine.h   how I/O is done: io_uring.c or sync.c
  *     image.c    the file
+ *     sandbox.c  what is given up before the first connection
+ *     remover.c  what removes the socket's file from outside the sandbox
  */
 
 enum blk_aio {
@@ -33,6 +35,7 @@ struct blk_options {
 	unsigned int nqueues; /* 1 to BLK_MAX_QUEUES */
 	const char *serial;   /* up to BLK_SERIAL_BYTES bytes */
 	enum blk_aio aio;
+	bool sandbox;
 	const char *socket_path; /* listen here, or NULL */
 	int fd;			 /* a listening or a connected socket, or -1 */
 };
@@ -43,7 +46,8 @@ extern const char blk_capabilities[];
 /*
  * Serve until SIGTERM or SIGINT, or until the one connection that was passed in ends.
  *
- * Notices about connections and queues go to stderr.
+ * Notices about connections and queues go to stderr. With opt->sandbox this process is good for
+ * nothing but serving afterwards.
  *
  * Return: 0, or -errno with silt_errmsg() set: the image or the socket cannot be used, or (for a
  * connected socket) the connection ended by an error.

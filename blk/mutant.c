@@ -1,17 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mutant.h"
 #include "blk/mutant.h"
+#include "blk/notice.h"
 
 static unsigned int parks[BLK_MAX_QUEUES];
+
+/* What a process that was taken over would try. */
+static void escape(void)
+{
+	int fd = open("/etc/passwd", O_RDONLY | O_CLOEXEC);
+
+	blk_notice(fd < 0 ? "caught" : "escaped");
+	if (fd >= 0)
+		close(fd);
+}
 
 bool blk_mutant_begin(struct blk_queue *q, struct blk_request *req)
 {
 	req->born = parks[q->index];
 	if (SILT_FAULT(die_on_request))
 		raise(SIGSEGV);
+	if (SILT_FAULT(sandbox_escape))
+		escape();
 	return SILT_FAULT(hang_on_flush) && req->type == VIRTIO_BLK_T_FLUSH;
 }
 

@@ -227,11 +227,22 @@ static int create_engine(struct blk_queue *q)
 	return blk_sync_create(&disk->img, q->kick_fd, q->control_fd, &q->engine);
 }
 
+/* Of the thread itself: another's name is a file, which the sandbox does not let be opened. */
+static void set_name(unsigned int index)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "silt-blk-%u", index);
+	pthread_setname_np(pthread_self(), name);
+}
+
 static void *queue_main(void *arg)
 {
 	struct blk_queue *q = arg;
-	int ret = create_engine(q);
+	int ret;
 
+	set_name(q->index);
+	ret = create_engine(q);
 	pthread_mutex_lock(&q->lock);
 	q->start_error = ret;
 	report(q, ret < 0 ? BLK_QUEUE_STOPPED : BLK_QUEUE_RUNNING);
@@ -284,12 +295,9 @@ static void order(struct blk_queue *q, enum blk_queue_state want)
 static int run_thread(struct blk_queue *q)
 {
 	int ret = pthread_create(&q->thread, NULL, queue_main, q);
-	char name[16];
 
 	if (ret)
 		return silt_err_sys(ret, "no thread for queue %u", q->index);
-	snprintf(name, sizeof(name), "silt-blk-%u", q->index);
-	pthread_setname_np(q->thread, name);
 
 	pthread_mutex_lock(&q->lock);
 	while (q->is == BLK_QUEUE_STOPPED && !q->start_error)

@@ -14,6 +14,8 @@
 #include "base/err.h"
 #include "blk/device.h"
 #include "blk/notice.h"
+#include "blk/remover.h"
+#include "blk/sandbox.h"
 #include "blk/socket.h"
 
 const char blk_capabilities[] = "{\n"
@@ -117,22 +119,48 @@ static int open_signals(void)
 	return fd < 0 ? silt_err_sys(errno, "signalfd") : fd;
 }
 
-static int serve_socket(struct blk_device *dev, const struct blk_options *opt, int signal_fd)
+static int open_socket(struct blk_socket *sock, const struct blk_options *opt)
+{
+	if (opt->socket_path)
+		return blk_socket_listen(sock, opt->socket_path);
+	return blk_socket_adopt(sock, opt->fd);
+}
+
+static int serve_socket(struct blk_device *dev, struct blk_socket *sock, int signal_fd)
+{
+	enum next next;
+
+	if (sock->listening)
+		return serve_listener(dev, sock->fd, signal_fd);
+	return serve_connection(dev, blk_socket_take(sock), signal_fd, &next);
+}
+
+static int serve_sandboxed(struct blk_device *dev, struct blk_socket *sock, int signal_fd)
+{
+	struct blk_remover remover;
+	int ret = blk_remover_start(&remover, sock);
+
+	if (!ret)
+		ret = blk_sandbox_enter(dev->disk.aio);
+	if (!ret)
+		ret = serve_socket(dev, sock, signal_fd);
+	blk_remover_finish(&remover);
+	return ret;
+}
+
+static int serve(struct blk_device *dev, const struct blk_options *opt, int signal_fd)
 {
 	struct blk_socket sock;
-	enum next next;
-	int ret;
+	int ret = open_socket(&sock, opt);
 
-	if (opt->socket_path)
-		ret = blk_socket_listen(&sock, opt->socket_path);
-	else
-		ret = blk_socket_adopt(&sock, opt->fd);
 	if (ret < 0)
 		return ret;
-	if (sock.listening)
-		ret = serve_listener(dev, sock.fd, signal_fd);
-	else
-		ret = serve_connection(dev, blk_socket_take(&sock), signal_fd, &next);
+	if (opt->sandbox) {
+		ret = serve_sandboxed(dev, &sock, signal_fd);
+	} else {
+		ret = serve_socket(dev, &sock, signal_fd);
+		blk_socket_remove(&sock);
+	}
 	blk_socket_close(&sock);
 	return ret;
 }
@@ -156,7 +184,7 @@ int blk_serve(const struct blk_options *opt)
 	ret = blk_device_create(dev, opt);
 	if (ret < 0)
 		goto free;
-	ret = serve_socket(dev, opt, signal_fd);
+	ret = serve(dev, opt, signal_fd);
 	blk_device_destroy(dev);
 free:
 	free(dev);

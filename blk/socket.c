@@ -121,12 +121,16 @@ int blk_socket_take(struct blk_socket *s)
 	return fd;
 }
 
-void blk_socket_close(struct blk_socket *s)
+void blk_socket_remove(const struct blk_socket *s)
 {
 	struct stat st;
 
 	if (s->path && !lstat(s->path, &st) && st.st_dev == s->dev && st.st_ino == s->ino)
 		unlink(s->path);
+}
+
+void blk_socket_close(struct blk_socket *s)
+{
 	if (s->fd >= 0)
 		close(s->fd);
 	s->fd = -1;

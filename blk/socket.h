@@ -9,7 +9,7 @@
 struct blk_socket {
 	int fd;
 	bool listening;
-	const char *path; /* its file, which goes when it is closed; NULL if it is not ours */
+	const char *path; /* its file, which goes at the end; NULL if it is not ours */
 	dev_t dev;	  /* which file that is: another may have taken its place */
 	ino_t ino;
 };
@@ -32,6 +32,9 @@ int blk_socket_adopt(struct blk_socket *s, int fd);
 
 /* The fd becomes the caller's. */
 int blk_socket_take(struct blk_socket *s);
+
+/* Remove its file, unless another has taken its place. */
+void blk_socket_remove(const struct blk_socket *s);
 
 void blk_socket_close(struct blk_socket *s);
 

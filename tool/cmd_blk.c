@@ -6,6 +6,7 @@
 #include <silt/error.h>
 
 #include "blk/blk.h"
+#include "blk/sandbox.h"
 #include "tool.h"
 
 static const char usage[] =
@@ -22,6 +23,7 @@ static const char usage[] =
 	"  --block-size=N       logical block size, 512 or 4096 (default: the device's own,\n"
 	"                       512 for a file)\n"
 	"  --aio=HOW            io_uring, sync (plain system calls), or auto (default)\n"
+	"  --sandbox=on|off     give up all system calls that serving does not need (default on)\n"
 	"  --print-capabilities print what this backend can do, as JSON\n"
 	"  --version, --help\n"
 	"\n"
@@ -45,6 +47,7 @@ enum {
 	OPT_SERIAL,
 	OPT_BLOCK_SIZE,
 	OPT_AIO,
+	OPT_SANDBOX,
 	OPT_CAPABILITIES,
 	OPT_VERSION,
 	OPT_HELP,
@@ -59,6 +62,7 @@ static const struct option options[] = {
 	{"serial", required_argument, NULL, OPT_SERIAL},
 	{"block-size", required_argument, NULL, OPT_BLOCK_SIZE},
 	{"aio", required_argument, NULL, OPT_AIO},
+	{"sandbox", required_argument, NULL, OPT_SANDBOX},
 	{"print-capabilities", no_argument, NULL, OPT_CAPABILITIES},
 	{"version", no_argument, NULL, OPT_VERSION},
 	{"help", no_argument, NULL, OPT_HELP},
@@ -86,6 +90,17 @@ static int parse_aio(struct blk_options *opt)
 	else
 		return tool_usage_error("blk", "--aio=%s: io_uring, sync and auto are possible",
 					optarg);
+	return GO_ON;
+}
+
+static int parse_sandbox(struct blk_options *opt)
+{
+	opt->sandbox = !strcmp(optarg, "on");
+	if (!opt->sandbox && strcmp(optarg, "off") != 0)
+		return tool_usage_error("blk", "--sandbox=%s: on and off are possible", optarg);
+	if (opt->sandbox && !blk_sandbox_possible())
+		return tool_usage_error("blk", "--sandbox=on: this build has a sanitizer, which "
+					       "does not work in a sandbox");
 	return GO_ON;
 }
 
@@ -127,6 +142,8 @@ static int parse_option(int c, char **argv, struct blk_options *opt)
 		return ret;
 	case OPT_AIO:
 		return parse_aio(opt);
+	case OPT_SANDBOX:
+		return parse_sandbox(opt);
 	case OPT_CAPABILITIES:
 		fputs(blk_capabilities, stdout);
 		return TOOL_OK;
@@ -158,7 +175,8 @@ static int check_options(int argc, char **argv, const struct blk_options *opt)
 
 int cmd_blk(int argc, char **argv)
 {
-	struct blk_options opt = {.fd = -1, .nqueues = 1, .serial = "silt-blk"};
+	struct blk_options opt = {
+		.fd = -1, .nqueues = 1, .serial = "silt-blk", .sandbox = blk_sandbox_possible()};
 	int c, ret;
 
 	while ((c = getopt_long(argc, argv, "+:", options, NULL)) != -1) {

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef BLK_SANDBOX_H
+#define BLK_SANDBOX_H
+
+#include <stdbool.h>
+
+#include "blk/blk.h"
+
+/* Does this build have one? A sanitizer's run-time opens files and starts programs as it likes. */
+bool blk_sandbox_possible(void);
+
+/*
+ * Give up what serving does not need, for good: no new privileges, and a filter of system calls.
+ * Threads that are started from here on inherit both. What is not allowed kills the process.
+ *
+ * @aio: without io_uring (BLK_AIO_SYNC) its system calls are given up, too
+ *
+ * Return: 0, or -errno. Thread: the only one there is.
+ */
+int blk_sandbox_enter(enum blk_aio aio);
+
+#endif

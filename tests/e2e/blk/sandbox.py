@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The sandbox of silt blk: it is entered, everything works in it, and nothing gets out of it.
+
+    sandbox.py SILT [mutants]
+"""
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+MUTANTS = sys.argv[-1] == "mutants" and bool(sys.argv.pop())
+SILT = os.path.abspath(sys.argv.pop())
+READ = "snapshot/read/inside/three/*"
+
+
+class Sandbox(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.dir = pathlib.Path(place.name)
+        self.socket = self.dir / "socket"
+        with open(self.dir / "image", "wb") as image:
+            image.truncate(64 << 20)
+
+    def backend(self, *arguments, **env):
+        process = subprocess.Popen(
+            [SILT, "blk", f"--blk-file={self.dir}/image", f"--socket-path={self.socket}",
+             "--num-queues=2", *arguments],
+            text=True, stderr=subprocess.PIPE, env={**os.environ, **env})
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.connect(process)
+        return process
+
+    def connect(self, process):
+        """Once a connection was closed by the peer, what comes before it has been done."""
+        while True:
+            with socket.socket(socket.AF_UNIX) as s:
+                try:
+                    s.connect(str(self.socket))
+                except OSError:
+                    self.assertIsNone(process.poll(), "it ended")
+                    continue
+                s.sendall(bytes(12))
+                self.assertEqual(s.recv(1), b"")
+                return
+
+    def check(self, *arguments):
+        return subprocess.run([SILT, "check", f"--socket-path={self.socket}", "--allow-writes",
+                               "--timeout=20s", *arguments],
+                              text=True, capture_output=True, timeout=100, check=False)
+
+    def end(self, process):
+        process.terminate()
+        return process.wait(timeout=20)
+
+    def status(self, process):
+        """Of each thread; the filter is one of the whole process."""
+        tasks = pathlib.Path(f"/proc/{process.pid}/task").iterdir()
+        texts = [(task / "status").read_text() for task in tasks]
+        return [tuple(int(re.search(rf"^{key}:\s*(\d+)", text, re.M)[1])
+                      for key in ("Seccomp", "NoNewPrivs")) for text in texts]
+
+    def test_it_is_entered_by_default(self):
+        process = self.backend()
+        self.assertEqual(set(self.status(process)), {(2, 1)})
+        self.assertEqual(self.end(process), 0)
+        self.assertFalse(self.socket.exists())
+
+    def test_it_can_be_switched_off(self):
+        process = self.backend("--sandbox=off")
+        self.assertEqual(set(self.status(process)), {(0, 0)})
+        self.assertEqual(self.check(f"--only={READ}").returncode, 0)
+        self.assertEqual(self.end(process), 0)
+        self.assertFalse(self.socket.exists())
+
+    def test_everything_works_in_it(self):
+        for aio in ("io_uring", "sync"):
+            with self.subTest(aio=aio):
+                process = self.backend(f"--aio={aio}")
+                done = self.check("--quick")
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertIsNone(process.poll())
+                self.assertEqual(self.end(process), 0)
+
+    def test_a_kill_leaves_the_file_to_a_successor(self):
+        first = self.backend()
+        first.kill()
+        self.assertEqual(first.wait(), -signal.SIGKILL)
+        second = self.backend()
+        # The first one's stderr ends when nothing of it is left.
+        first.stderr.read()
+        self.assertTrue(self.socket.exists())
+        self.assertEqual(self.end(second), 0)
+
+    @unittest.skipUnless(MUTANTS, "not in a release")
+    def test_nothing_gets_out(self):
+        for aio in ("io_uring", "sync"):
+            process = self.backend(f"--aio={aio}", SILT_FAULT="sandbox_escape")
+            self.assertNotEqual(self.check(f"--only={READ}").returncode, 0)
+            self.assertEqual(process.wait(timeout=20), -signal.SIGSYS)
+            self.assertNotIn("escaped", process.stderr.read())
+        process = self.backend("--sandbox=off", SILT_FAULT="sandbox_escape")
+        self.check(f"--only={READ}")
+        self.assertEqual(self.end(process), 0)
+        self.assertIn("escaped", process.stderr.read())
+
+
+unittest.main(verbosity=2)
