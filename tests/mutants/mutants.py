@@ -74,6 +74,8 @@ ELSEWHERE = {
     "log_replace_drops_pending",
     "pending_dropped_on_replace",
     "sandbox_escape",
+    "restart_ring_unmarked",
+    "resubmit_unmarked",
 }
 
 # More than is needed is no failure: it is counted.
@@ -152,8 +154,9 @@ def sees_error(report, want):
 
 
 def marks_too_much(report):
+    """Without a fault, fewer than a tenth of the pages are marked for nothing."""
     scenarios = report["scenarios"]
-    return sum(s["extra"] for s in scenarios) > sum(s["changed"] for s in scenarios)
+    return sum(s["extra"] for s in scenarios) > sum(s["changed"] for s in scenarios) / 4
 
 
 def seen(fault, status, report):
