@@ -34,6 +34,34 @@ static inline struct silt_log *odd_log(uint64_t size, uint64_t offset)
 	return log;
 }
 
+/*
+ * The harvester takes the first CPU for itself and leaves the writers the others: what is tested
+ * is what happens while both run.
+ */
+static inline void take_cpus(bool harvester)
+{
+	cpu_set_t mine;
+	int cpu = 0;
+
+	must(!sched_getaffinity(0, sizeof(mine), &mine));
+	if (CPU_COUNT(&mine) < 2)
+		return;
+	while (!CPU_ISSET(cpu, &mine))
+		cpu++;
+	CPU_CLR(cpu, &mine);
+	if (harvester) {
+		CPU_ZERO(&mine);
+		CPU_SET(cpu, &mine);
+	}
+	must(!pthread_setaffinity_np(pthread_self(), sizeof(mine), &mine));
+}
+
+/* A tenth where everything is slow: SILT_TEST_SLOW is set for emulators and ThreadSanitizer. */
+static inline unsigned int rounds(unsigned int n)
+{
+	return getenv("SILT_TEST_SLOW") ? n / 10 : n;
+}
+
 /* Wait for another thread, also where there is only one CPU for both. */
 static inline void wait_for(unsigned int *counter, unsigned int value)
 {

@@ -13,7 +13,7 @@
 #define WRITERS 4
 #define SIZE	53 /* bytes */
 #define PAGES	(SIZE * 8)
-#define ROUNDS	8000
+#define ROUNDS	2000
 
 struct shared {
 	struct silt_log *log;
@@ -48,11 +48,12 @@ static void *writer(void *arg)
 	struct shared *s = me->shared;
 	struct rng rng = rng_make(me->id);
 	struct silt_log_writer w;
-	unsigned int round;
+	unsigned int total = rounds(ROUNDS), round;
 
+	take_cpus(false);
 	silt_log_writer_init(&w);
 	silt_log_writer_set(&w, s->log);
-	for (round = 1; round <= ROUNDS; round++) {
+	for (round = 1; round <= total; round++) {
 		wait_for(&s->round, round);
 		mark_all(&w, &rng, me->id);
 		__atomic_store_n(&s->done[me->id], round, __ATOMIC_RELEASE);
@@ -116,7 +117,8 @@ int main(void)
 		workers[i] = (struct worker){&s, i};
 		must(!pthread_create(&threads[i], NULL, writer, &workers[i]));
 	}
-	for (i = 1; i <= ROUNDS; i++)
+	take_cpus(true);
+	for (i = 1; i <= rounds(ROUNDS); i++)
 		run_round(&s, i);
 	for (i = 0; i < WRITERS; i++)
 		pthread_join(threads[i], NULL);

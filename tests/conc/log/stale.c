@@ -32,32 +32,17 @@ static void fill_store_buffer(struct shared *s, struct rng *rng)
 		__atomic_store_n(&s->cold[rng_below(rng, COLD)], i, __ATOMIC_RELAXED);
 }
 
-/* The @n-th CPU that this program may use, if there is one: the two threads must run at once. */
-static void pin(int n)
-{
-	cpu_set_t allowed, one;
-	int cpu;
-
-	must(!sched_getaffinity(0, sizeof(allowed), &allowed));
-	for (cpu = 0; cpu < CPU_SETSIZE && n >= 0; cpu++)
-		n -= CPU_ISSET(cpu, &allowed) != 0;
-	CPU_ZERO(&one);
-	CPU_SET(cpu - 1, &one);
-	if (n < 0)
-		pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
-}
-
 static void *writer(void *arg)
 {
 	struct shared *s = arg;
 	struct rng rng = rng_make(2);
 	struct silt_log_writer w;
-	unsigned int round;
+	unsigned int total = rounds(ROUNDS), round;
 
-	pin(1);
+	take_cpus(false);
 	silt_log_writer_init(&w);
 	silt_log_writer_set(&w, s->log);
-	for (round = 1; round <= ROUNDS; round++) {
+	for (round = 1; round <= total; round++) {
 		uint64_t page = round % PAGES;
 
 		wait_for(&s->round, round);
@@ -90,15 +75,15 @@ int main(void)
 	struct silt_log_writer w;
 	struct rng rng = rng_make(1);
 	pthread_t thread;
-	unsigned int round;
+	unsigned int total = rounds(ROUNDS), round;
 
 	s.log = odd_log(PAGES, 8);
 	silt_log_writer_init(&w);
 	silt_log_writer_set(&w, s.log);
 	memset(s.cold, 1, sizeof(s.cold));
 	must(!pthread_create(&thread, NULL, writer, &s));
-	pin(0);
-	for (round = 1; round <= ROUNDS; round++) {
+	take_cpus(true);
+	for (round = 1; round <= total; round++) {
 		unsigned int page = round % PAGES, wait = (unsigned int)rng_below(&rng, 600);
 
 		/* The bit is set before the race begins. */
