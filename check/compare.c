@@ -241,9 +241,11 @@ static int miss(struct check_compare *c, const struct check_hit *hit)
 static int settle(struct check_compare *c, const uint64_t *log)
 {
 	const struct check_hit *hit;
+	unsigned int i;
 	int ret = 0;
 
-	for (hit = c->pending.v; hit < c->pending.v + c->pending.n && !ret; hit++) {
+	for (i = 0; i < c->pending.n && !ret; i++) {
+		hit = &c->pending.v[i];
 		silt_bitmap_set(c->touched, hit->page);
 		if (!log || !silt_bitmap_test(log, hit->page))
 			ret = miss(c, hit);
@@ -274,7 +276,8 @@ static int compare_captured(struct check_compare *c, const uint64_t *log)
 	c->hits.n = 0;
 	for (i = 0; i < GUEST_SIDES && !ret; i++)
 		ret = diff_region(c, &c->guest->region[i]);
-	for (hit = c->hits.v; hit < c->hits.v + c->hits.n && !ret; hit++) {
+	for (i = 0; i < c->hits.n && !ret; i++) {
+		hit = &c->hits.v[i];
 		silt_bitmap_set(c->changed, hit->page);
 		if (!silt_bitmap_test(log, hit->page))
 			ret = append(&c->pending, hit);

@@ -109,13 +109,14 @@ static void fill_axes(const struct check_scenario *s, struct check_axis axes[AXE
 static int describe_misses(struct engine *e, struct check_outcome *o)
 {
 	const struct check_hits *misses = &e->run.compare->misses;
-	const struct check_hit *h;
+	unsigned int i;
 
 	e->pages = calloc(misses->n + 1, sizeof(*e->pages));
 	e->texts = calloc(misses->n + 1, sizeof(*e->texts));
 	if (!e->pages || !e->texts)
 		return silt_err_sys(ENOMEM, "cannot list %u missed pages", misses->n);
-	for (h = misses->v; h < misses->v + misses->n; h++) {
+	for (i = 0; i < misses->n; i++) {
+		const struct check_hit *h = &misses->v[i];
 		struct page_text *text = &e->texts[o->npages];
 
 		if (e->opt->ignore[check_place_class(h->kind)]) {

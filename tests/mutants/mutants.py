@@ -60,7 +60,7 @@ MISSES = {
 # Faults of what the backend does: a pattern of the reason.
 ERRORS = {
     "base_before_drain": r"GET_VRING_BASE .* answered before all requests were finished",
-    "die_on_request": r"died of signal 11",
+    "die_on_request": r"died of signal \d+",
     "hang_on_flush": r"no completion within \d+ ms on queue \d+ for #\d+ flush",
     "wrong_data": r"wrong answer to #\d+ read .*: byte \d+ of the data",
 }
