@@ -19,16 +19,18 @@ import cloud
 import disk
 from machine import Backend, Failure, Machine, stale_pages, tail
 from mitm import Relay
+from stream import Stream
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUFFERS = 1500
 PATIENCE = 60  # seconds for any single event
-# A busy guest always has more than a millisecond's worth to send (0 would end it after one pass).
+FIRST_PART = 64 << 20  # bytes of a migration, less than its first pass
+# A busy guest has more than a millisecond's worth to send; 0 would end it after one pass.
 SLOW = {"max_bandwidth": 100 << 20, "downtime_limit": 1}
 FAST = {"max_bandwidth": 100 << 30, "downtime_limit": 60000}
 ROUND = r"round bad-pages=(\d+)"
 VERIFIED = r"verified bad-pages=(\d+)"
-BUSY_PASS = 3  # rounds of pre-copy under load before the switchover is allowed
+BUSY_PASS = 4  # the pass of pre-copy under load from which on the switchover is allowed
 
 
 class World:
@@ -94,10 +96,22 @@ def expect_no_bad_page(answer):
 
 
 def begin_migration(world, source, target):
-    uri = f"unix:{world.directory}/{target.name}.migration"
-    target.qmp.command("migrate-incoming", uri=uri)
+    """Return: the migration's stream, held in the middle of the first pass. Every buffer is filled
+    once more until then: those that were sent already are old at the target."""
+    path = f"{world.directory}/{target.name}.migration"
+    target.qmp.command("migrate-incoming", uri=f"unix:{path}")
+    stream = Stream(f"{path}.source", path, FIRST_PART)
+    source.qmp.events.clear()  # of an earlier migration
     source.qmp.command("migrate-set-parameters", **SLOW)
-    source.qmp.command("migrate", uri=uri)
+    source.qmp.command("migrate", uri=f"unix:{stream.path}")
+    if not stream.held.wait(PATIENCE):
+        raise Failure(f"{source.name}: {FIRST_PART} bytes were not sent within {PATIENCE} s")
+    expect_no_bad_page(source.ask("round", ROUND))
+    return stream
+
+
+def status(machine):
+    return machine.qmp.command("query-migrate")["status"]
 
 
 def wait_for_pass(source, number):
@@ -105,17 +119,16 @@ def wait_for_pass(source, number):
         name, data = source.qmp.wait_event("MIGRATION_PASS", "MIGRATION")
         if name == "MIGRATION_PASS" and data["pass"] >= number:
             return
-        if data.get("status") in ("failed", "completed"):
-            raise Failure(f"{source.name}: migration {data['status']} before pass {number}")
+        # Where CPUs are few, the guest may not have run for so long that nothing was left to send.
+        if data.get("status") in ("completed", "failed"):
+            return
 
 
 def wait_for_status(machine, wanted):
-    while True:
-        _, data = machine.qmp.wait_event("MIGRATION")
-        if data["status"] == wanted:
-            return
-        if data["status"] in ("failed", "completed"):
-            raise Failure(f"{machine.name}: migration {data['status']}, not {wanted}")
+    while (is_now := status(machine)) != wanted:
+        if is_now in ("failed", "completed", "cancelled"):
+            raise Failure(f"{machine.name}: migration {is_now}, not {wanted}")
+        machine.qmp.wait_event("MIGRATION")
 
 
 def end_migration(source, target):
@@ -138,7 +151,7 @@ def expect_no_stale_page(stale):
 
 
 def migrate_under_load(world, source, target):
-    begin_migration(world, source, target)
+    begin_migration(world, source, target).open()
     wait_for_pass(source, BUSY_PASS)
     expect_no_stale_page(end_migration(source, target))
     target.qmp.command("cont")
@@ -176,10 +189,10 @@ def cancel(world):
     relay = world.relay(a)
     source = world.boot("first", relay.path)
     target = world.machine("second", b.path, incoming=True)
-    begin_migration(world, source, target)
-    wait_for_pass(source, 2)
+    stream = begin_migration(world, source, target)
     source.qmp.command("migrate_cancel")
     wait_for_status(source, "cancelled")
+    stream.open()
     target.process.wait(PATIENCE)
     check_guest(source)
     if relay.logging != [True, False]:
@@ -209,9 +222,9 @@ def back(world):
 def run_dry(world, path, target):
     """The load ends in the middle of a migration. Return: the pages that did not arrive."""
     source = world.boot("first", path)
-    begin_migration(world, source, target)
-    wait_for_pass(source, 2)
+    stream = begin_migration(world, source, target)
     source.ask("idle", "idle")
+    stream.open()
     return end_migration(source, target)
 
 
