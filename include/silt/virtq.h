@@ -100,10 +100,46 @@ SILT_API void silt_virtq_set_memory(struct silt_virtq *vq, struct silt_memory *m
  * @used_gpa: where the first byte of the used ring is logged (log_guest_addr)
  *
  * Pending marks go to the old log first; nothing reaches the old log afterwards. Elements in
- * flight are marked in the new one.
+ * flight are marked in the new one. If another process ran the ring before this one (see
+ * silt_virtq_set_inflight()), the whole used ring is marked in the first log that @used is on for.
  */
 SILT_API void silt_virtq_set_log(struct silt_virtq *vq, struct silt_log *log, bool data, bool used,
 				 uint64_t used_gpa);
+
+/**
+ * silt_virtq_set_inflight() - record what is in flight where it outlives this process
+ * @vq:     a queue that was started just now: nothing was popped yet
+ * @region: silt_virtq_inflight_size(@size) bytes, 8-byte aligned: all zero, or as the process left
+ *          them that ran the ring before; shared with the peer, so nothing in them is trusted
+ * @size:   descriptors that the region has room for, at least the queue's size. A driver may
+ *          choose a smaller ring than the one that the region was made for.
+ *
+ * In a region of zeros the record begins. From any other one the queue takes over: requests whose
+ * completion reached the used ring are settled; those that did not are handed out by
+ * silt_virtq_pop() before anything new, in the order in which they were first popped. The
+ * available index goes on behind them, whatever silt_virtq_start() was told.
+ *
+ * The process before may have been killed between any two stores, so all writable bytes of what is
+ * handed out again are marked when it is pushed, and the whole used ring is marked.
+ *
+ * Return: 0 the record begins; 1 the queue took over, and the guest must be called: the process
+ * before may have died before it did so; -EINVAL @region is misaligned, @size is below the queue's,
+ * or the record cannot begin because the available index is not the used index (then a successor
+ * could not tell what was in flight); -EPROTO the region's contents break the specification or do
+ * not fit the ring; -EFAULT. After an error the queue must be stopped.
+ *
+ * Thread: see struct silt_virtq. Owns: the region must outlive silt_virtq_stop().
+ * Source: vhost-user specification, section Inflight I/O tracking, split virtqueue.
+ */
+SILT_API int silt_virtq_set_inflight(struct silt_virtq *vq, void *region, uint16_t size);
+
+/**
+ * silt_virtq_resubmits() - how many of the next pops hand out what a process before had popped
+ *
+ * A queue that is to be stopped for good takes and finishes these first: they lie before the
+ * available index, so whoever goes on from there does not see them.
+ */
+SILT_API unsigned int silt_virtq_resubmits(const struct silt_virtq *vq);
 
 /** silt_virtq_counters() - the queue's log counters. Thread: any, see struct silt_log_counters. */
 SILT_API const struct silt_log_counters *silt_virtq_counters(const struct silt_virtq *vq);
@@ -114,7 +150,8 @@ SILT_API const struct silt_log_counters *silt_virtq_counters(const struct silt_v
  * @out: the element; it is the queue's, in use until silt_virtq_push()
  *
  * Return: 1 with an element, 0 if none is available; -EPROTO if the ring or the chain breaks the
- * specification; -EFAULT if guest memory cannot be read or an address is outside it; -ENOMEM.
+ * specification; -EFAULT if guest memory cannot be read, an address is outside it, or the inflight
+ * region cannot be accessed; -ENOMEM.
  * After an error the queue is broken: pop returns the same error until the next
  * silt_virtq_start(). Elements in flight may still be pushed.
  */
@@ -159,10 +196,10 @@ SILT_API void silt_virtq_push(struct silt_virtq *vq, struct silt_virtq_elem *ele
  * silt_virtq_publish() - give everything that was pushed to the driver
  *
  * In the order of law 1: data marks are flushed, used entries and index are stored, then the marks
- * of the ring's pages are flushed.
+ * of the ring's pages are flushed, then the requests are no longer in flight.
  *
  * Return: 1 if the guest must be called now, 0 if not (also if nothing was pushed); -EFAULT if the
- * ring cannot be written; then the queue is broken.
+ * ring or the inflight region cannot be written; then the queue is broken.
  */
 SILT_API int silt_virtq_publish(struct silt_virtq *vq);
 
@@ -267,6 +304,12 @@ static inline uint64_t silt_virtq_avail_size(uint16_t num)
 static inline uint64_t silt_virtq_desc_size(uint16_t num)
 {
 	return 16 * (uint64_t)num;
+}
+
+/** Bytes of the record of what is in flight in a queue of size @num. */
+static inline uint64_t silt_virtq_inflight_size(uint16_t num)
+{
+	return 16 + 16 * (uint64_t)num;
 }
 
 SILT_END_DECLS

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/mutant.h"
+#include "virtq/inflight.h"
 #include "virtq/marks.h"
 #include "virtq/queue.h"
 
@@ -119,6 +120,7 @@ int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_layout *layo
 	vq->used_flags = flags;
 	vq->pop_error = 0;
 	vq->ring_error = 0;
+	vq->used_unknown = false;
 	vq->started = true;
 	silt_virtq_set_memory(vq, mem);
 	return 0;
@@ -131,6 +133,7 @@ uint16_t silt_virtq_stop(struct silt_virtq *vq)
 	silt_virtq_publish(vq);
 	silt_virtq_flush(vq);
 	silt_virtq_set_memory(vq, NULL);
+	silt_inflight_leave(vq);
 	vq->started = false;
 	return vq->last_avail;
 }
@@ -158,6 +161,22 @@ void silt_virtq_set_memory(struct silt_virtq *vq, struct silt_memory *mem)
 	vq->mem = mem;
 }
 
+static void mark_unknown(struct silt_virtq *vq)
+{
+	if (!vq->used_unknown || !vq->log_used || !vq->writer.log)
+		return;
+	if (!SILT_FAULT(restart_ring_unmarked))
+		silt_mark_used(vq, 0, silt_virtq_used_size(vq->ring.num));
+	silt_virtq_flush(vq);
+	vq->used_unknown = false;
+}
+
+void silt_virtq_used_unknown(struct silt_virtq *vq)
+{
+	vq->used_unknown = true;
+	mark_unknown(vq);
+}
+
 void silt_virtq_set_log(struct silt_virtq *vq, struct silt_log *log, bool data, bool used,
 			uint64_t used_gpa)
 {
@@ -167,6 +186,7 @@ void silt_virtq_set_log(struct silt_virtq *vq, struct silt_log *log, bool data, 
 	vq->log_data = data;
 	vq->log_used = used;
 	vq->used_gpa = used_gpa;
+	mark_unknown(vq);
 }
 
 const struct silt_log_counters *silt_virtq_counters(const struct silt_virtq *vq)
@@ -222,46 +242,78 @@ static int load_head(const struct silt_virtq *vq)
 	return head;
 }
 
-/* Return: the next available buffer, or NULL with vq->pop_error set. */
-static struct silt_virtq_slot *take_buffer(struct silt_virtq *vq)
+static int read_buffer(struct silt_virtq *vq, uint16_t head, struct silt_virtq_slot **out)
 {
-	struct silt_virtq_slot *slot;
-	int head;
+	struct silt_virtq_slot *slot = take_slot(vq);
+	int ret;
 
-	head = load_head(vq);
-	if (head < 0) {
-		vq->pop_error = head;
-		return NULL;
-	}
-	slot = take_slot(vq);
-	if (!slot) {
-		vq->pop_error = silt_err(ENOMEM, "no memory for an element");
-		return NULL;
-	}
-	vq->pop_error = silt_chain_read(vq, head, slot);
-	if (vq->pop_error) {
+	if (!slot)
+		return silt_err(ENOMEM, "no memory for an element");
+	slot->resubmitted = false;
+	ret = silt_chain_read(vq, head, slot);
+	if (ret < 0)
 		give_slot(vq, slot);
-		return NULL;
+	else
+		*out = slot;
+	return ret;
+}
+
+/* A buffer that the process before had popped: the available index is beyond it already. */
+static int take_resubmit(struct silt_virtq *vq, struct silt_virtq_slot **out)
+{
+	int ret = read_buffer(vq, silt_inflight_next(vq), out);
+
+	if (ret < 0)
+		return ret;
+	(*out)->resubmitted = true;
+	vq->record.handed_out++;
+	return 0;
+}
+
+static int take_available(struct silt_virtq *vq, struct silt_virtq_slot **out)
+{
+	int head = load_head(vq);
+	int ret = head < 0 ? head : read_buffer(vq, head, out);
+
+	if (ret < 0)
+		return ret;
+	ret = silt_inflight_popped(vq, head);
+	if (ret < 0) {
+		give_slot(vq, *out);
+		return ret;
 	}
-	vq->by_head[head] = slot;
-	return slot;
+	vq->last_avail++;
+	return 0;
+}
+
+/* Return: 1 with the next buffer, 0 if there is none, -errno. */
+static int take_buffer(struct silt_virtq *vq, struct silt_virtq_slot **out)
+{
+	bool again = silt_virtq_resubmits(vq);
+	int ret = 0;
+
+	if (!again && vq->last_avail == vq->avail_idx)
+		ret = load_avail_idx(vq);
+	if (ret < 0 || (!again && vq->last_avail == vq->avail_idx))
+		return ret;
+	ret = again ? take_resubmit(vq, out) : take_available(vq, out);
+	return ret < 0 ? ret : 1;
 }
 
 int silt_virtq_pop(struct silt_virtq *vq, struct silt_virtq_elem **out)
 {
 	struct silt_virtq_slot *slot;
+	int ret;
 
 	if (vq->pop_error)
 		return silt_err(-vq->pop_error, "the queue broke at available index %u",
 				vq->last_avail);
-	if (vq->last_avail == vq->avail_idx)
-		vq->pop_error = load_avail_idx(vq);
-	if (vq->pop_error || vq->last_avail == vq->avail_idx)
-		return vq->pop_error;
-	slot = take_buffer(vq);
-	if (!slot)
-		return vq->pop_error;
-	vq->last_avail++;
+	ret = take_buffer(vq, &slot);
+	if (ret < 0)
+		vq->pop_error = ret;
+	if (ret <= 0)
+		return ret;
+	vq->by_head[slot->elem.head] = slot;
 	vq->inflight++;
 	*out = &slot->elem;
 	return 1;
@@ -271,10 +323,11 @@ int silt_virtq_pop(struct silt_virtq *vq, struct silt_virtq_elem **out)
 
 void silt_virtq_push(struct silt_virtq *vq, struct silt_virtq_elem *elem, uint32_t len)
 {
-	vq->staged[vq->nstaged++] = (struct silt_virtq_staged){
-		.slot = (struct silt_virtq_slot *)elem,
-		.len = len,
-	};
+	struct silt_virtq_slot *slot = (struct silt_virtq_slot *)elem;
+
+	if (slot->resubmitted && !SILT_FAULT(resubmit_unmarked))
+		silt_virtq_wrote(vq, elem, 0, UINT64_MAX);
+	vq->staged[vq->nstaged++] = (struct silt_virtq_staged){.slot = slot, .len = len};
 	vq->inflight--;
 }
 
@@ -332,11 +385,13 @@ static int ring_fault(struct silt_virtq *vq, const char *what)
 int silt_virtq_publish(struct silt_virtq *vq)
 {
 	uint16_t old = vq->used_idx, idx = old + vq->nstaged;
+	int recorded;
 	bool stored;
 
 	if (!vq->nstaged)
 		return 0;
 	silt_virtq_flush(vq);
+	recorded = silt_inflight_batch(vq);
 	stored = !vq->ring_error && store_entries(vq) &&
 		 silt_access_store16(&vq->ring.used->idx, idx);
 	/* After a fault some may have been stored all the same. */
@@ -344,11 +399,13 @@ int silt_virtq_publish(struct silt_virtq *vq)
 	silt_mark_used(vq, SILT_USED_IDX, sizeof(vq->ring.used->idx));
 	if (!SILT_FAULT(publish_unflushed))
 		silt_virtq_flush(vq);
+	if (stored && !recorded)
+		recorded = silt_inflight_settle(vq, idx);
 	give_staged(vq);
 	if (!stored)
 		return ring_fault(vq, "entries and index");
 	vq->used_idx = idx;
-	return call_wanted(vq, old);
+	return recorded < 0 ? recorded : call_wanted(vq, old);
 }
 
 /* ---- Kicks ----------------------------------------------------------------------------------- */

@@ -11,12 +11,22 @@ struct silt_virtq_slot {
 	struct silt_virtq_elem elem; /* first, so that a pointer to it is a pointer to the slot */
 	unsigned int room;	     /* segments that elem.iov and elem.gpa can hold */
 	struct silt_memory *mem;     /* the map that iov points into, once the queue has another */
+	bool resubmitted; /* another process popped it first, and may have stored to it */
 	struct silt_virtq_slot *next_free;
 };
 
 struct silt_virtq_staged {
 	struct silt_virtq_slot *slot;
 	uint32_t len;
+};
+
+/* The record of what is in flight, and what it held when the queue took it over: inflight.h. */
+struct silt_virtq_record {
+	struct silt_inflight_region *region; /* NULL: none is kept */
+	uint64_t counter;		     /* of the next buffer that is popped */
+	struct silt_resubmit *resubmits;     /* in the order of their counters */
+	unsigned int nresubmits;
+	unsigned int handed_out; /* of those */
 };
 
 struct silt_virtq {
@@ -43,7 +53,10 @@ struct silt_virtq {
 	struct silt_virtq_staged *staged;
 	unsigned int nstaged;
 
+	struct silt_virtq_record record;
+
 	struct silt_log_writer writer;
+	bool used_unknown; /* another process may have stored to the used ring and not marked it */
 	bool log_data;
 	bool log_used;
 	uint64_t used_gpa;
@@ -54,5 +67,8 @@ struct silt_virtq {
  * Return: 0, -EPROTO, -EFAULT or -ENOMEM.
  */
 int silt_chain_read(const struct silt_virtq *vq, uint16_t head, struct silt_virtq_slot *slot);
+
+/* The used ring may hold stores without marks: mark all of it, now or once it is logged. */
+void silt_virtq_used_unknown(struct silt_virtq *vq);
 
 #endif
