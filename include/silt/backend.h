@@ -20,6 +20,10 @@ SILT_BEGIN_DECLS
  * queue_pause) a queue's struct silt_virtq belongs to the device's queue thread; otherwise it
  * belongs to the control thread. So nothing in silt needs a lock on the data path, and when a
  * message that replaces the log is answered, no queue can still be writing to the old one (law 4).
+ *
+ * If the frontend wants it (INFLIGHT_SHMFD), what is in flight is recorded in memory that the
+ * frontend keeps. A backend that was killed and started again then finishes it: silt_virtq_pop()
+ * hands it out first. The device need not know.
  */
 struct silt_backend;
 
@@ -32,14 +36,16 @@ struct silt_backend_ops {
 	unsigned int nqueues; /* 1 to 256 */
 
 	/*
-	 * Begin to run a queue. @kick_fd is the backend's: poll it and read it when it is readable;
-	 * -1 means the driver does not kick, so poll the ring. Return 0 or -errno.
+	 * Begin to run a queue: look at the ring at once, as the kick for what is there may be long
+	 * past. @kick_fd is the backend's: poll it and read it when it is readable; -1 means the
+	 * driver does not kick, so poll the ring. Return 0 or -errno.
 	 */
 	int (*queue_start)(void *dev, unsigned int q, struct silt_virtq *vq, int kick_fd);
 
 	/*
-	 * Stop: every element in flight is finished, pushed and published before this returns, and
-	 * the device touches neither @vq nor guest memory afterwards.
+	 * Stop: every element in flight is finished, pushed and published before this returns,
+	 * those that silt_virtq_resubmits() counts included, and the device touches neither @vq nor
+	 * guest memory afterwards.
 	 */
 	void (*queue_stop)(void *dev, unsigned int q);
 

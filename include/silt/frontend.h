@@ -79,6 +79,25 @@ SILT_API int silt_frontend_set_log_base(struct silt_frontend *f, uint64_t size, 
 					int fd);
 SILT_API int silt_frontend_set_log_fd(struct silt_frontend *f, int fd);
 
+/**
+ * silt_frontend_get_inflight_fd() - have the backend make memory to record in what is in flight
+ * @area: num_queues and queue_size are the caller's wish; the rest is set to what the backend says.
+ *        Keep it with @fd: both are what silt_frontend_set_inflight_fd() wants.
+ * @fd:   set to the memory's file, which is the caller's to close
+ *
+ * Return: 0; also -EREMOTEIO: the backend keeps no record (it answered with a size of 0).
+ */
+SILT_API int silt_frontend_get_inflight_fd(struct silt_frontend *f,
+					   struct silt_vhost_inflight *area, int *fd);
+
+/**
+ * silt_frontend_set_inflight_fd() - hand that memory over, before the rings are started
+ *
+ * To a backend that was restarted, with what the one before recorded: it finishes that first.
+ */
+SILT_API int silt_frontend_set_inflight_fd(struct silt_frontend *f,
+					   const struct silt_vhost_inflight *area, int fd);
+
 SILT_API int silt_frontend_set_vring_num(struct silt_frontend *f, unsigned int q, uint32_t num);
 SILT_API int silt_frontend_set_vring_addr(struct silt_frontend *f,
 					  const struct silt_vhost_vring_addr *addr);

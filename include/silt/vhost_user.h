@@ -35,6 +35,8 @@ enum silt_vhost_request {
 	SILT_VHOST_SET_VRING_ENABLE = 18,
 	SILT_VHOST_GET_CONFIG = 24,
 	SILT_VHOST_SET_CONFIG = 25,
+	SILT_VHOST_GET_INFLIGHT_FD = 31,
+	SILT_VHOST_SET_INFLIGHT_FD = 32,
 	SILT_VHOST_RESET_DEVICE = 34,
 	SILT_VHOST_GET_MAX_MEM_SLOTS = 36,
 	SILT_VHOST_ADD_MEM_REG = 37,
@@ -52,6 +54,7 @@ enum silt_vhost_request {
 #define SILT_VHOST_PROTOCOL_F_LOG_SHMFD		  (UINT64_C(1) << 1)
 #define SILT_VHOST_PROTOCOL_F_REPLY_ACK		  (UINT64_C(1) << 3)
 #define SILT_VHOST_PROTOCOL_F_CONFIG		  (UINT64_C(1) << 9)
+#define SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD	  (UINT64_C(1) << 12)
 #define SILT_VHOST_PROTOCOL_F_RESET_DEVICE	  (UINT64_C(1) << 13)
 #define SILT_VHOST_PROTOCOL_F_CONFIGURE_MEM_SLOTS (UINT64_C(1) << 15)
 #define SILT_VHOST_PROTOCOL_F_STATUS		  (UINT64_C(1) << 16)
@@ -120,6 +123,21 @@ struct silt_vhost_config {
 	uint8_t region[SILT_VHOST_CONFIG_MAX];
 };
 
+/*
+ * The area in which a backend records what is in flight: one region for each queue from 0 on, each
+ * padded to SILT_VHOST_INFLIGHT_ALIGN bytes. The padding is not in the specification; it is what
+ * backends do.
+ */
+struct silt_vhost_inflight {
+	uint64_t mmap_size;
+	uint64_t mmap_offset;
+	uint16_t num_queues;
+	uint16_t queue_size; /* descriptors that each region has room for */
+	uint32_t padding;    /* of the compilers, sent by all peers that are known */
+};
+
+#define SILT_VHOST_INFLIGHT_ALIGN 64
+
 struct silt_vhost_header {
 	uint32_t request;
 	uint32_t flags;
@@ -140,6 +158,7 @@ struct silt_vhost_msg {
 		struct silt_vhost_mem_reg mem_reg;
 		struct silt_vhost_log log;
 		struct silt_vhost_config config;
+		struct silt_vhost_inflight inflight;
 		uint8_t bytes[SILT_VHOST_PAYLOAD_MAX];
 	} payload;
 	int fds[SILT_VHOST_MAX_FDS];

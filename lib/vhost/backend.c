@@ -104,6 +104,7 @@ static void destroy_conf(struct silt_conf *c, unsigned int nqueues)
 		close_fd(c->rings[q].err_fd);
 	}
 	close_fd(c->log_fd);
+	silt_inflight_destroy(c->inflight);
 	silt_log_put(c->log);
 	silt_memory_put(c->mem);
 }
@@ -152,7 +153,7 @@ static uint64_t offered_protocol(const struct silt_backend *b)
 	uint64_t features = SILT_VHOST_PROTOCOL_F_MQ | SILT_VHOST_PROTOCOL_F_LOG_SHMFD |
 			    SILT_VHOST_PROTOCOL_F_REPLY_ACK | SILT_VHOST_PROTOCOL_F_RESET_DEVICE |
 			    SILT_VHOST_PROTOCOL_F_CONFIGURE_MEM_SLOTS |
-			    SILT_VHOST_PROTOCOL_F_STATUS;
+			    SILT_VHOST_PROTOCOL_F_STATUS | SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD;
 
 	return b->ops.get_config ? features | SILT_VHOST_PROTOCOL_F_CONFIG : features;
 }
@@ -227,6 +228,7 @@ static int get_queue_num(struct silt_backend *b, struct silt_vhost_msg *msg)
 /*
  * The device's initial state. Memory and protocol features belong to the connection and stay; call
  * and error fds stay too, as the frontend sends them when its own vectors change, not per start.
+ * The record of what is in flight goes: it is about rings that the driver begins anew.
  */
 static int reset(struct silt_backend *b)
 {
@@ -238,6 +240,7 @@ static int reset(struct silt_backend *b)
 	next->features = 0;
 	next->log = NULL;
 	next->log_fd = -1;
+	next->inflight = NULL;
 	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
 		r = &next->rings[q];
 		*r = (struct silt_vring_conf){
@@ -356,6 +359,8 @@ static silt_request_fn *const handlers[] = {
 	[SILT_VHOST_SET_VRING_ENABLE] = silt_set_vring_enable,
 	[SILT_VHOST_GET_CONFIG] = get_config,
 	[SILT_VHOST_SET_CONFIG] = set_config,
+	[SILT_VHOST_GET_INFLIGHT_FD] = silt_get_inflight_fd,
+	[SILT_VHOST_SET_INFLIGHT_FD] = silt_set_inflight_fd,
 	[SILT_VHOST_RESET_DEVICE] = reset_device,
 	[SILT_VHOST_GET_MAX_MEM_SLOTS] = silt_get_max_mem_slots,
 	[SILT_VHOST_ADD_MEM_REG] = silt_add_mem_reg,

@@ -43,7 +43,8 @@ static bool needs_restart(const struct silt_backend *b, unsigned int q)
 	const struct silt_conf *now = b->now, *next = b->next;
 	const struct silt_vring_conf *old = &now->rings[q], *new = &next->rings[q];
 
-	if ((now->features ^ next->features) & ~SILT_VHOST_F_LOG_ALL)
+	if ((now->features ^ next->features) & ~SILT_VHOST_F_LOG_ALL ||
+	    now->inflight != next->inflight)
 		return true;
 	if (b->rings[q].running ? !silt_memory_kept(now->mem, next->mem) : now->mem != next->mem)
 		return true;
@@ -112,6 +113,10 @@ static void ring_configure(struct silt_backend *b, unsigned int q)
 	silt_notifier_set(&ring->call, r->call_fd);
 	silt_notifier_set(&ring->err, r->err_fd);
 	silt_notifier_set(&ring->log, data || r->log_used ? b->now->log_fd : -1);
+	if (ring->owes_call && r->call_fd >= 0) {
+		silt_notifier_signal(&ring->call);
+		ring->owes_call = false;
+	}
 }
 
 static bool ring_ready(const struct silt_backend *b, unsigned int q, struct silt_virtq_layout *l)
@@ -135,6 +140,13 @@ static int ring_start(struct silt_backend *b, unsigned int q)
 		ring->failed = true;
 		return ret;
 	}
+	ret = silt_inflight_attach(b, q);
+	if (ret < 0) {
+		silt_virtq_stop(ring->vq);
+		ring->failed = true;
+		return ret;
+	}
+	ring->owes_call |= ret;
 	ring_configure(b, q);
 	ret = b->ops.queue_start(b->dev, q, ring->vq, b->now->rings[q].kick_fd);
 	if (ret < 0) {
@@ -222,6 +234,8 @@ static void put_unshared(const struct silt_conf *gone, const struct silt_conf *k
 		silt_memory_put(gone->mem);
 	if (gone->log != kept->log)
 		silt_log_put(gone->log);
+	if (gone->inflight != kept->inflight)
+		silt_inflight_destroy(gone->inflight);
 }
 
 static void close_replaced(int gone, int kept)

@@ -45,6 +45,7 @@ struct silt_conf {
 	struct silt_log *log; /* the frontend's, or a held one, or NULL */
 	bool log_old;	      /* logging was switched off since it came */
 	int log_fd;
+	struct silt_inflight *inflight; /* where what is in flight is recorded, or NULL */
 	struct silt_vring_conf rings[];
 };
 
@@ -59,7 +60,8 @@ enum silt_vring_step {
 struct silt_vring {
 	struct silt_virtq *vq;
 	bool running;
-	bool failed; /* could not be started: leave it until its configuration changes */
+	bool failed;	/* could not be started: leave it until its configuration changes */
+	bool owes_call; /* the guest may not know of all that was used: call it once it can be */
 	enum silt_vring_step step;
 	uint16_t base; /* while not running */
 	/* A status of 0 set the base to 0; GET_VRING_BASE answers where the ring was. */
@@ -137,6 +139,20 @@ int silt_log_carry(struct silt_backend *b);
 
 silt_request_fn silt_set_log_base;
 silt_request_fn silt_set_log_fd;
+
+/* ---- backend_inflight.c */
+
+/* @in may be NULL. No queue may be running on it. */
+void silt_inflight_destroy(struct silt_inflight *in);
+
+/*
+ * Let the queue @q that was started just now record what is in flight, if the frontend wants it.
+ * Return: 0, 1 if the guest must be called, -errno.
+ */
+int silt_inflight_attach(const struct silt_backend *b, unsigned int q);
+
+silt_request_fn silt_get_inflight_fd;
+silt_request_fn silt_set_inflight_fd;
 
 /* ---- backend_memory.c */
 

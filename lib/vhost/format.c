@@ -86,6 +86,11 @@ static void put_payload(struct line *l, const struct silt_vhost_msg *msg, enum s
 	case SILT_PAYLOAD_CONFIG:
 		put_config(l, &msg->payload.config);
 		break;
+	case SILT_PAYLOAD_INFLIGHT:
+		put(l, " size 0x%" PRIx64 " offset 0x%" PRIx64 " queues %u queue size %u",
+		    msg->payload.inflight.mmap_size, msg->payload.inflight.mmap_offset,
+		    msg->payload.inflight.num_queues, msg->payload.inflight.queue_size);
+		break;
 	}
 }
 
@@ -103,6 +108,8 @@ static bool whole(const struct silt_vhost_msg *msg, enum silt_payload payload)
 		return size >= SILT_CONFIG_HEADER &&
 		       msg->payload.config.size <= SILT_VHOST_CONFIG_MAX &&
 		       size == SILT_CONFIG_HEADER + msg->payload.config.size;
+	if (payload == SILT_PAYLOAD_INFLIGHT && size == SILT_INFLIGHT_BARE)
+		return true;
 	return size == silt_payload_size(payload);
 }
 

@@ -140,7 +140,7 @@ static int check_answer(const struct silt_frontend *f)
 	if (answer->hdr.request != f->msg.hdr.request)
 		return silt_err(EPROTO, "%s: the answer is for request %u", name(f),
 				answer->hdr.request);
-	if (answer->nfds)
+	if (answer->nfds > (answer->hdr.request == SILT_VHOST_GET_INFLIGHT_FD))
 		return silt_err(EPROTO, "%s: %u fds came with the answer", name(f), answer->nfds);
 	return 0;
 }
@@ -156,8 +156,11 @@ static int get_answer(struct silt_frontend *f)
 	if (f->trace)
 		f->trace(f->trace_arg, &f->rx.msg, true);
 	ret = check_answer(f);
-	silt_vhost_close_fds(&f->rx.msg);
-	return ret < 0 ? broken(f, ret) : 0;
+	if (ret < 0) {
+		silt_vhost_close_fds(&f->rx.msg);
+		return broken(f, ret);
+	}
+	return 0;
 }
 
 static int wrong_size(struct silt_frontend *f, uint32_t want)
@@ -376,6 +379,57 @@ int silt_frontend_set_log_base(struct silt_frontend *f, uint64_t size, uint64_t 
 int silt_frontend_set_log_fd(struct silt_frontend *f, int fd)
 {
 	begin(f, SILT_VHOST_SET_LOG_FD);
+	attach(f, fd);
+	return transact(f);
+}
+
+/* ---- What is in flight ----------------------------------------------------------------------- */
+
+/* Take the area and its fd from the answer. Return: 0, -EPROTO, or -EREMOTEIO for no area. */
+static int take_area(const struct silt_frontend *f, struct silt_vhost_inflight *area, int *fd)
+{
+	const struct silt_vhost_msg *answer = &f->rx.msg;
+	const struct silt_vhost_inflight *got = &answer->payload.inflight;
+
+	if (answer->hdr.size != sizeof(*got) && answer->hdr.size != SILT_INFLIGHT_BARE)
+		return silt_err(EPROTO, "%s: payload of %u bytes in the answer, must be %zu",
+				name(f), answer->hdr.size, sizeof(*got));
+	if (!got->mmap_size)
+		return silt_err(EREMOTEIO, "%s: the backend keeps no record", name(f));
+	if (!answer->nfds)
+		return silt_err(EPROTO, "%s: no fd came with the answer", name(f));
+	area->mmap_size = got->mmap_size;
+	area->mmap_offset = got->mmap_offset;
+	*fd = answer->fds[0];
+	return 0;
+}
+
+int silt_frontend_get_inflight_fd(struct silt_frontend *f, struct silt_vhost_inflight *area,
+				  int *fd)
+{
+	struct silt_vhost_inflight *wish = begin(f, SILT_VHOST_GET_INFLIGHT_FD);
+	int ret;
+
+	wish->num_queues = area->num_queues;
+	wish->queue_size = area->queue_size;
+	ret = transact(f);
+	if (ret < 0)
+		return ret;
+	ret = take_area(f, area, fd);
+	if (!ret)
+		silt_vhost_rx_reset(&f->rx);
+	else
+		silt_vhost_rx_discard(&f->rx);
+	return ret == -EPROTO ? broken(f, ret) : ret;
+}
+
+int silt_frontend_set_inflight_fd(struct silt_frontend *f, const struct silt_vhost_inflight *area,
+				  int fd)
+{
+	struct silt_vhost_inflight *handed = begin(f, SILT_VHOST_SET_INFLIGHT_FD);
+
+	*handed = *area;
+	handed->padding = 0;
 	attach(f, fd);
 	return transact(f);
 }

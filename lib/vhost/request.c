@@ -39,7 +39,9 @@ static const struct silt_rule rules[] = {
 	RULE(SET_VRING_ENABLE, STATE, NONE, ACK, NONE, 0),
 	RULE(GET_CONFIG, CONFIG, NONE, CONFIG, CONFIG, F(CONFIG)),
 	RULE(SET_CONFIG, CONFIG, NONE, ACK, NONE, F(CONFIG)),
-	/* Likewise RESET_DEVICE. */
+	RULE(GET_INFLIGHT_FD, INFLIGHT, NONE, OWN, INFLIGHT, F(INFLIGHT_SHMFD)),
+	RULE(SET_INFLIGHT_FD, INFLIGHT, ONE, ACK, NONE, F(INFLIGHT_SHMFD)),
+	/* Like MQ above. */
 	RULE(RESET_DEVICE, NONE, NONE, ACK, NONE, 0),
 	RULE(GET_MAX_MEM_SLOTS, NONE, NONE, OWN, U64, F(CONFIGURE_MEM_SLOTS)),
 	RULE(ADD_MEM_REG, MEM_REG, ONE, ACK, NONE, F(CONFIGURE_MEM_SLOTS)),
@@ -80,6 +82,8 @@ uint32_t silt_payload_size(enum silt_payload payload)
 		return sizeof(struct silt_vhost_mem_reg);
 	case SILT_PAYLOAD_LOG:
 		return sizeof(struct silt_vhost_log);
+	case SILT_PAYLOAD_INFLIGHT:
+		return sizeof(struct silt_vhost_inflight);
 	case SILT_PAYLOAD_NONE:
 	case SILT_PAYLOAD_MEM_TABLE:
 	case SILT_PAYLOAD_CONFIG:
@@ -136,6 +140,8 @@ static int check_payload(const struct silt_vhost_msg *msg, const struct silt_rul
 		return check_mem_table(msg);
 	if (rule->payload == SILT_PAYLOAD_CONFIG)
 		return check_config(msg, rule->name);
+	if (rule->payload == SILT_PAYLOAD_INFLIGHT && msg->hdr.size == SILT_INFLIGHT_BARE)
+		return 0;
 	if (msg->hdr.size != want)
 		return silt_err(EPROTO, "%s: payload of %u bytes, must be %u", rule->name,
 				msg->hdr.size, want);

@@ -17,6 +17,7 @@ enum silt_payload {
 	SILT_PAYLOAD_MEM_REG,
 	SILT_PAYLOAD_LOG,
 	SILT_PAYLOAD_CONFIG,
+	SILT_PAYLOAD_INFLIGHT, /* also accepted without the padding at its end */
 };
 
 enum silt_fd_rule {
@@ -47,6 +48,7 @@ struct silt_rule {
 
 #define SILT_CONFIG_HEADER    offsetof(struct silt_vhost_config, region)
 #define SILT_MEM_TABLE_HEADER offsetof(struct silt_vhost_mem_table, regions)
+#define SILT_INFLIGHT_BARE    offsetof(struct silt_vhost_inflight, padding)
 
 /* The rule for a request, or NULL for one that silt does not know. */
 const struct silt_rule *silt_rule(uint32_t request);

@@ -100,7 +100,7 @@ static void test_gets(void **state)
 	start(&rig);
 	assert_int_equal(ask_u64(&rig, SILT_VHOST_GET_FEATURES),
 			 RIG_FEATURES | SILT_VHOST_F_LOG_ALL | SILT_VHOST_F_PROTOCOL_FEATURES);
-	assert_int_equal(ask_u64(&rig, SILT_VHOST_GET_PROTOCOL_FEATURES), 0x1a20b);
+	assert_int_equal(ask_u64(&rig, SILT_VHOST_GET_PROTOCOL_FEATURES), 0x1b20b);
 	assert_int_equal(ask_u64(&rig, SILT_VHOST_GET_QUEUE_NUM), RIG_QUEUES);
 	assert_int_equal(ask_u64(&rig, SILT_VHOST_GET_MAX_MEM_SLOTS), SILT_MEMORY_MAX_REGIONS);
 	assert_int_equal(rig.device_features, RIG_FEATURES);

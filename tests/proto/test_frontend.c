@@ -95,6 +95,12 @@ static void live_ring(struct live *l, unsigned int q, int fd)
 	assert_true(l->rig.queues[q].running);
 }
 
+/* A record of what is in flight begins where the ring is idle. */
+static void set_used_index(struct live *l, unsigned int q, uint16_t idx)
+{
+	memcpy(rig_hva(&l->rig, rig_used_gpa(q) + 2), &idx, sizeof(idx));
+}
+
 static void test_every_request(void **state)
 {
 	struct live l;
@@ -102,6 +108,8 @@ static void test_every_request(void **state)
 	uint64_t value;
 	int fd = eventfd(0, EFD_CLOEXEC);
 	int log = proc_memfd("silt-test-log", LOG_SIZE);
+	struct silt_vhost_inflight area = {.num_queues = RIG_QUEUES, .queue_size = RIG_NUM};
+	int area_fd;
 
 	(void)state;
 	live_start(&l);
@@ -120,6 +128,11 @@ static void test_every_request(void **state)
 	live_memory(&l);
 	assert_int_equal(silt_frontend_add_mem_reg(l.f, &l.rig.regions[2].r, l.rig.regions[2].fd),
 			 0);
+	assert_int_equal(silt_frontend_get_inflight_fd(l.f, &area, &area_fd), 0);
+	assert_int_equal(area.mmap_size, RIG_QUEUES * 320);
+	assert_int_equal(silt_frontend_set_inflight_fd(l.f, &area, area_fd), 0);
+	close(area_fd);
+	set_used_index(&l, 1, 7);
 	live_ring(&l, 1, fd);
 	assert_int_equal(silt_frontend_set_log_base(l.f, LOG_SIZE, 0, log), 0);
 	assert_int_equal(silt_frontend_set_log_fd(l.f, fd), 0);
@@ -156,12 +169,16 @@ static void test_refusals(void **state)
 
 static void test_not_negotiated(void **state)
 {
+	struct silt_vhost_inflight area = {.num_queues = 1, .queue_size = RIG_NUM};
 	struct live l;
 	uint64_t value;
 	uint8_t byte;
+	int fd;
 
 	(void)state;
 	live_start(&l);
+	assert_int_equal(silt_frontend_get_inflight_fd(l.f, &area, &fd), -EOPNOTSUPP);
+	assert_int_equal(silt_frontend_set_inflight_fd(l.f, &area, 0), -EOPNOTSUPP);
 	assert_int_equal(silt_frontend_get_status(l.f, &value), -EOPNOTSUPP);
 	assert_int_equal(silt_frontend_set_status(l.f, 0), -EOPNOTSUPP);
 	assert_int_equal(silt_frontend_reset_device(l.f), -EOPNOTSUPP);
@@ -340,6 +357,42 @@ static void test_answers_to_get_vring_base(void **state)
 	}
 }
 
+static void test_answers_to_get_inflight_fd(void **state)
+{
+	static const struct {
+		uint64_t mmap_size;
+		uint32_t size;
+		unsigned int nfds;
+		int want;
+	} cases[] = {
+		{4096, 24, 1, 0},	{4096, 20, 1, 0},	{0, 24, 0, -EREMOTEIO},
+		{0, 24, 1, -EREMOTEIO}, {4096, 24, 0, -EPROTO}, {4096, 24, 2, -EPROTO},
+		{4096, 16, 1, -EPROTO}, {4096, 0, 1, -EPROTO},
+	};
+	unsigned int fds = proc_count_fds();
+	struct canned c;
+	int fd;
+
+	(void)state;
+	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct silt_vhost_inflight area = {cases[i].mmap_size, 64, 9, 9, 0};
+
+		canned_start(&c, SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD);
+		answer(&c, SILT_VHOST_GET_INFLIGHT_FD, 5, cases[i].size, &area, cases[i].nfds);
+		area = (struct silt_vhost_inflight){.num_queues = 2, .queue_size = 16};
+		assert_int_equal(silt_frontend_get_inflight_fd(c.f, &area, &fd), cases[i].want);
+		if (!cases[i].want) {
+			assert_int_equal(area.mmap_size, 4096);
+			assert_int_equal(area.mmap_offset, 64);
+			assert_int_equal(area.num_queues, 2);
+			assert_int_equal(area.queue_size, 16);
+			close(fd);
+		}
+		canned_stop(&c);
+		assert_int_equal(proc_count_fds(), fds);
+	}
+}
+
 static void test_no_answer(void **state)
 {
 	struct silt_vhost_header hdr = {SILT_VHOST_GET_FEATURES, 5, 8};
@@ -409,6 +462,7 @@ int main(void)
 		cmocka_unit_test(test_wrong_answers),
 		cmocka_unit_test(test_answers_to_set_log_base),
 		cmocka_unit_test(test_answers_to_get_vring_base),
+		cmocka_unit_test(test_answers_to_get_inflight_fd),
 		cmocka_unit_test(test_no_answer),
 		cmocka_unit_test(test_connect),
 	};

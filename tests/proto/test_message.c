@@ -333,6 +333,16 @@ static void test_format(void **state)
 	(void)state;
 	msg.payload.log = (struct silt_vhost_log){0x2000, 0x1000};
 	expect_line(&msg, false, "-> SET_LOG_BASE size 0x2000 offset 0x1000 fds 1 need_reply");
+	msg = (struct silt_vhost_msg){
+		.hdr = {SILT_VHOST_SET_INFLIGHT_FD, 1, 24},
+		.payload.inflight = {0x1040, 0x80, 2, 128, 0},
+		.nfds = 1,
+	};
+	expect_line(&msg, false,
+		    "-> SET_INFLIGHT_FD size 0x1040 offset 0x80 queues 2 queue size 128 fds 1");
+	msg.hdr = (struct silt_vhost_header){SILT_VHOST_GET_INFLIGHT_FD, 5, 20};
+	expect_line(&msg, true,
+		    "<- GET_INFLIGHT_FD size 0x1040 offset 0x80 queues 2 queue size 128 fds 1");
 	msg = (struct silt_vhost_msg){.hdr = {SILT_VHOST_SET_LOG_BASE, 5, 0}};
 	expect_line(&msg, true, "<- SET_LOG_BASE");
 	msg = (struct silt_vhost_msg){.hdr = {SILT_VHOST_SET_VRING_NUM, 5, 8}, .payload.u64 = 1};

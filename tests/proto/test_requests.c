@@ -14,11 +14,13 @@
 
 #define LAST_REQUEST 45
 #define ALL_PROTOCOL (~UINT64_C(0))
-#define LOG_SIZE     0x40000 /* reaches 8 GiB */
+#define LOG_SIZE     0x40000	   /* reaches 8 GiB */
+#define AREA_SIZE    UINT64_C(320) /* for one queue of RIG_NUM, padded */
 
 struct fixture {
 	struct rig rig;
 	int log_fd;
+	int area_fd;
 	unsigned int fds;
 };
 
@@ -27,6 +29,7 @@ static void prepare(struct fixture *f)
 {
 	f->fds = proc_count_fds();
 	f->log_fd = proc_memfd("silt-test-log", LOG_SIZE + 4096);
+	f->area_fd = proc_memfd("silt-test-area", 2 * AREA_SIZE);
 	rig_init(&f->rig);
 	rig_negotiate(&f->rig, RIG_FEATURES | SILT_VHOST_F_LOG_ALL);
 	assert_true(rig_set_memory(&f->rig, 2));
@@ -39,6 +42,7 @@ static void finish(struct fixture *f)
 {
 	rig_fini(&f->rig);
 	close(f->log_fd);
+	close(f->area_fd);
 	assert_int_equal(proc_count_fds(), f->fds);
 }
 
@@ -93,6 +97,14 @@ static bool good(struct fixture *f, uint32_t request, struct silt_vhost_msg *msg
 	case SILT_VHOST_SET_CONFIG:
 		msg->payload.config = (struct silt_vhost_config){.offset = 4, .size = 8};
 		msg->hdr.size = SILT_CONFIG_HEADER + 8;
+		break;
+	case SILT_VHOST_GET_INFLIGHT_FD:
+		msg->payload.inflight = (struct silt_vhost_inflight){0, 0, RIG_QUEUES, RIG_NUM, 0};
+		break;
+	case SILT_VHOST_SET_INFLIGHT_FD:
+		msg->payload.inflight =
+			(struct silt_vhost_inflight){2 * AREA_SIZE, 0, 2, RIG_NUM, 0};
+		add_fds(msg, 1, f->area_fd);
 		break;
 	case SILT_VHOST_ADD_MEM_REG:
 		msg->payload.mem_reg.region = rig->regions[2].r;
@@ -551,6 +563,7 @@ static void test_not_negotiated(void **state)
 			continue;
 		f.fds = proc_count_fds();
 		f.log_fd = proc_memfd("silt-test-log", LOG_SIZE + 4096);
+		f.area_fd = proc_memfd("silt-test-area", 2 * AREA_SIZE);
 		rig_init(&f.rig);
 		good(&f, request, &msg);
 		msg.hdr.flags |= SILT_VHOST_NEED_REPLY;
