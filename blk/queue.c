@@ -79,13 +79,20 @@ static void publish(struct blk_queue *q)
 	watch_log(q);
 }
 
+/* A queue that stops takes only what a backend before this one had taken and not finished. */
+static bool may_take(const struct blk_queue *q)
+{
+	return !q->broken && q->inflight < BLK_DEPTH &&
+	       (!q->stopping || silt_virtq_resubmits(q->vq));
+}
+
 static unsigned int take_available(struct blk_queue *q)
 {
 	struct silt_virtq_elem *elem;
 	unsigned int n = 0;
 	int ret = 0;
 
-	while (!q->broken && q->inflight < BLK_DEPTH) {
+	while (may_take(q)) {
 		ret = silt_virtq_pop(q->vq, &elem);
 		if (ret <= 0)
 			break;
@@ -181,9 +188,13 @@ static void rest(struct blk_queue *q)
 
 static void drain(struct blk_queue *q)
 {
+	q->stopping = true;
+	take_available(q);
 	/* An engine that is out of order completes nothing more. */
-	while (q->inflight && !q->engine->ops->run(q->engine, -1))
+	while (q->inflight && !q->engine->ops->run(q->engine, -1)) {
 		advance_completed(q);
+		take_available(q);
+	}
 	publish(q);
 }
 
@@ -328,7 +339,7 @@ int blk_queue_start(struct blk_queue *q, struct silt_virtq *vq, int kick_fd)
 	q->vq = vq;
 	q->kick_fd = kick_fd;
 	q->inflight = q->staged = 0;
-	q->broken = q->log_trouble_told = false;
+	q->broken = q->stopping = q->log_trouble_told = false;
 	q->kicks_on = true;
 	q->idle_since = 0;
 	q->poll_ns = POLL_MAX_NS;

@@ -55,6 +55,7 @@ struct blk_queue {
 	unsigned int inflight;
 	unsigned int staged; /* pushed and not yet published */
 	bool broken;
+	bool stopping;
 	bool kicks_on;
 	bool log_trouble_told;
 
