@@ -302,7 +302,7 @@ static int take_buffer(struct silt_virtq *vq, struct silt_virtq_slot **out)
 
 int silt_virtq_pop(struct silt_virtq *vq, struct silt_virtq_elem **out)
 {
-	struct silt_virtq_slot *slot;
+	struct silt_virtq_slot *slot = NULL;
 	int ret;
 
 	if (vq->pop_error)
