@@ -34,7 +34,9 @@ static int open_file(const char *dir, const char *name)
 	char path[PATH_LEN];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s%s", dir, name);
+	if (snprintf(path, sizeof(path), "%s%s", dir, name) >= (int)sizeof(path))
+		return silt_err(ENAMETOOLONG, "%s%s: longer than %d bytes", dir, name,
+				PATH_LEN - 1);
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	return fd < 0 ? silt_err_sys(errno, "cannot write %s", path) : fd;
 }

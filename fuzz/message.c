@@ -154,6 +154,7 @@ static void send_bytes(const void *bytes, size_t len, unsigned int nfds, uint8_t
 		struct cmsghdr align;
 		char buf[CMSG_SPACE(15 * sizeof(int))];
 	} control = {0};
+	int fds[15];
 	struct iovec iov = {(void *)bytes, len};
 	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
 	struct cmsghdr *cmsg = &control.align;
@@ -165,8 +166,8 @@ static void send_bytes(const void *bytes, size_t len, unsigned int nfds, uint8_t
 		cmsg->cmsg_type = SCM_RIGHTS;
 		cmsg->cmsg_len = CMSG_LEN(nfds * sizeof(int));
 		for (unsigned int i = 0; i < nfds; i++)
-			memcpy(CMSG_DATA(cmsg) + i * sizeof(int), &world.kinds[(kinds + i) % 6],
-			       sizeof(int));
+			fds[i] = world.kinds[(kinds + i) % 6];
+		memcpy(CMSG_DATA(cmsg), fds, nfds * sizeof(int));
 	}
 	sendmsg(world.fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
