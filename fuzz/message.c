@@ -148,6 +148,17 @@ static uint8_t take(struct input *in)
 	return *in->data++;
 }
 
+/* Beyond the input's end there are zeroes, as in take(). */
+static void take_bytes(struct input *in, uint8_t *bytes, size_t len)
+{
+	size_t n = len < in->left ? len : in->left;
+
+	memcpy(bytes, in->data, n);
+	memset(bytes + n, 0, len - n);
+	in->data += n;
+	in->left -= n;
+}
+
 static void send_bytes(const void *bytes, size_t len, unsigned int nfds, uint8_t kinds)
 {
 	union {
@@ -177,8 +188,7 @@ static void send_raw(struct input *in, uint8_t fds)
 	uint8_t bytes[256];
 	unsigned int len = take(in);
 
-	for (unsigned int i = 0; i < len; i++)
-		bytes[i] = take(in);
+	take_bytes(in, bytes, len);
 	if (len)
 		send_bytes(bytes, len, fds & 15, fds >> 4);
 }
