@@ -23,7 +23,9 @@ SILT_BEGIN_DECLS
  *
  * If the frontend wants it (INFLIGHT_SHMFD), what is in flight is recorded in memory that the
  * frontend keeps. A backend that was killed and started again then finishes it: silt_virtq_pop()
- * hands it out first. The device need not know.
+ * hands it out first. The device need not know. If such a backend is told to log before it gets a
+ * log, all of guest memory is marked once the log comes: the one before may have been told so, too,
+ * and the marks that it kept died with it.
  */
 struct silt_backend;
 

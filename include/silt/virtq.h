@@ -126,7 +126,7 @@ SILT_API void silt_virtq_set_log(struct silt_virtq *vq, struct silt_log *log, bo
  * before may have died before it did so; -EINVAL @region is misaligned, @size is below the queue's,
  * or the record cannot begin because the available index is not the used index (then a successor
  * could not tell what was in flight); -EPROTO the region's contents break the specification or do
- * not fit the ring; -EFAULT. After an error the queue must be stopped.
+ * not fit the ring; -EFAULT; -ENOMEM. After an error the queue must be stopped.
  *
  * Thread: see struct silt_virtq. Owns: the region must outlive silt_virtq_stop().
  * Source: vhost-user specification, section Inflight I/O tracking, split virtqueue.

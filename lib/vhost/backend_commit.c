@@ -127,6 +127,18 @@ static bool ring_ready(const struct silt_backend *b, unsigned int q, struct silt
 	       !b->rings[q].failed && silt_vring_resolve(b->now, q, l);
 }
 
+/*
+ * A backend before this one may have died before it called the guest. And if there is no log yet,
+ * the one before may not have had one either: the marks that it kept are lost, so that anything
+ * may be dirty.
+ */
+static void take_over(struct silt_backend *b, struct silt_vring *ring)
+{
+	ring->owes_call = true;
+	if (b->now->log && silt_log_held(b->now->log))
+		silt_log_set_trouble(b->now->log, SILT_LOG_OUTSIDE);
+}
+
 static int ring_start(struct silt_backend *b, unsigned int q)
 {
 	struct silt_vring *ring = &b->rings[q];
@@ -146,7 +158,8 @@ static int ring_start(struct silt_backend *b, unsigned int q)
 		ring->failed = true;
 		return ret;
 	}
-	ring->owes_call |= ret;
+	if (ret)
+		take_over(b, ring);
 	ring_configure(b, q);
 	ret = b->ops.queue_start(b->dev, q, ring->vq, b->now->rings[q].kick_fd);
 	if (ret < 0) {
