@@ -30,6 +30,17 @@ enum check_result {
 	CHECK_ERROR, /* the backend hung, died, refused or answered wrongly */
 };
 
+/* What a backend did about a hostile frontend or guest, from good to bad. */
+enum check_verdict {
+	CHECK_NO_VERDICT, /* not a hostile case */
+	CHECK_CORRECT,
+	CHECK_IGNORED,
+	CHECK_REFUSED,
+	CHECK_HUNG, /* it fails from here on */
+	CHECK_CRASHED,
+	CHECK_WROTE_OUTSIDE,
+};
+
 /* One page that the backend modified and did not log. */
 struct check_page {
 	uint64_t gpa;
@@ -47,12 +58,14 @@ struct check_axis {
 /* One scenario's outcome; strings live until the reporter returns. */
 struct check_outcome {
 	const char *name;
-	const char *mode; /* "snapshot" */
+	const char *mode; /* "snapshot" or "hostile" */
 	const struct check_axis *axes;
 	unsigned int naxes;
 	enum check_result result;
-	bool known;	    /* it failed, and only with misses that the baseline lists */
-	const char *reason; /* why skipped or in error; the first miss in words when failed */
+	enum check_verdict verdict;
+	bool known; /* it failed, and only with misses that the baseline lists */
+	/* Why skipped or in error; the first miss in words when failed; what a hostile case saw. */
+	const char *reason;
 	uint64_t changed, logged, missed, extra, stale; /* pages */
 	uint64_t ignored;		/* missed pages of ignored classes, not part of missed */
 	const struct check_page *pages; /* the missed ones */
@@ -77,6 +90,7 @@ struct check_options {
 	char **argv;	   /* CHECK_TARGET_COMMAND: NULL-terminated, with {socket} and {image} */
 	const char *self;  /* CHECK_TARGET_SELF: the silt binary */
 	bool allow_writes; /* requests that change the disk, on a backend that we did not start */
+	bool hostile;	   /* the worst that can be sent, in place of the ordinary scenarios */
 	bool quick;
 	const char *only; /* glob on scenario names, or NULL */
 	uint64_t seed;
@@ -132,5 +146,6 @@ int check_list(const struct check_options *opt, FILE *out);
 
 const char *check_class_name(enum check_class class);
 const char *check_result_name(enum check_result result);
+const char *check_verdict_name(enum check_verdict verdict);
 
 #endif

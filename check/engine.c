@@ -12,6 +12,7 @@
 #include "check/applies.h"
 #include "check/blame.h"
 #include "check/check.h"
+#include "check/hostile.h"
 #include "check/probe.h"
 #include "check/scenario.h"
 
@@ -34,7 +35,8 @@ struct engine {
 	struct check_blk_disk disk;
 	struct check_guest guest;
 	struct check_scenario_env env;
-	struct check_scenario_list list; /* those that were selected */
+	struct check_scenario_list list;   /* those that were selected */
+	struct check_hostile_list hostile; /* or these */
 	struct check_applies applies;
 	struct check_trial run;
 	struct check_page *pages; /* of the present outcome, and their words */
@@ -77,8 +79,11 @@ int check_list(const struct check_options *opt, FILE *out)
 {
 	struct check_scenario_list list;
 	unsigned int axis, i;
-	int ret = select_scenarios(opt, &list);
+	int ret;
 
+	if (opt->hostile)
+		return check_hostile_print(opt, out);
+	ret = select_scenarios(opt, &list);
 	if (ret < 0)
 		return ret;
 	for (axis = 0; axis < AXES; axis++) {
@@ -256,7 +261,8 @@ static int open_engine(struct engine *e)
 		if (!e->env.trace)
 			return silt_err_sys(errno, "cannot write %s", opt->trace);
 	}
-	ret = select_scenarios(opt, &e->list);
+	ret = opt->hostile ? check_hostile_select(opt, &e->hostile)
+			   : select_scenarios(opt, &e->list);
 	return ret < 0 ? ret : check_trial_create(&e->run, &e->env);
 }
 
@@ -264,6 +270,7 @@ static void close_engine(struct engine *e)
 {
 	check_trial_destroy(&e->run);
 	check_scenario_list_free(&e->list);
+	check_hostile_list_free(&e->hostile);
 	check_guest_destroy(&e->guest);
 	free(e->disk.known);
 	check_target_close(&e->target);
@@ -286,7 +293,7 @@ static void report_start(struct engine *e)
 
 	check_target_describe(&e->target, target, sizeof(target));
 	if (e->reporter->start)
-		e->reporter->start(e->reporter->arg, e->opt, &info, e->list.n);
+		e->reporter->start(e->reporter->arg, e->opt, &info, e->list.n + e->hostile.n);
 }
 
 int check_run(const struct check_options *opt, const struct check_reporter *reporter,
@@ -307,7 +314,9 @@ int check_run(const struct check_options *opt, const struct check_reporter *repo
 		ret = check_probe_backend(&e->env, opt, &e->applies);
 	if (ret == 0) {
 		report_start(e);
-		ret = run_all(e);
+		ret = opt->hostile ? check_hostile_run(&e->env, &e->applies, &e->hostile, reporter,
+						       totals)
+				   : run_all(e);
 	}
 	close_engine(e);
 	free(e);

@@ -12,6 +12,21 @@ const char *check_class_name(enum check_class class)
 	return names[class];
 }
 
+const char *check_verdict_name(enum check_verdict verdict)
+{
+	static const char *const names[CHECK_WROTE_OUTSIDE + 1] = {
+		[CHECK_NO_VERDICT] = "none",
+		[CHECK_CORRECT] = "correct",
+		[CHECK_IGNORED] = "ignored",
+		[CHECK_REFUSED] = "refused",
+		[CHECK_HUNG] = "hung",
+		[CHECK_CRASHED] = "crashed",
+		[CHECK_WROTE_OUTSIDE] = "wrote outside",
+	};
+
+	return names[verdict];
+}
+
 const char *check_result_name(enum check_result result)
 {
 	static const char *const names[CHECK_ERROR + 1] = {

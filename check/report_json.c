@@ -119,6 +119,8 @@ static void outcome(void *arg, const struct check_outcome *o)
 	add_text(j, object, "mode", o->mode);
 	add(j, object, "axes", axes_object(j, o));
 	add_text(j, object, "result", check_result_name(o->result));
+	if (o->verdict)
+		add_text(j, object, "verdict", check_verdict_name(o->verdict));
 	add_bool(j, object, "known", o->known);
 	add_text(j, object, "reason", o->reason);
 	add_count(j, object, "changed", o->changed);

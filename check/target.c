@@ -397,6 +397,8 @@ void check_target_repro(const struct check_target *t, const char *name, char *bu
 	char word[64], **arg;
 
 	used = append_target(opt, buf, len, used);
+	if (opt->hostile)
+		used = append_word(buf, len, used, "--hostile");
 	if (opt->allow_writes)
 		used = append_word(buf, len, used, "--allow-writes");
 	used = append_word(buf, len, used, "--only");

@@ -192,14 +192,19 @@ static void wait_end(struct check_target *t, int timeout_ms)
 	check_process_reap(t);
 }
 
-void check_process_end(struct check_target *t)
+bool check_process_terminate(struct check_target *t, int timeout_ms)
 {
 	check_process_reap(t);
-	if (!t->pid)
-		return;
-	kill(-t->pid, SIGTERM);
-	wait_end(t, END_MS);
-	if (!t->pid)
+	if (t->pid) {
+		kill(-t->pid, SIGTERM);
+		wait_end(t, timeout_ms);
+	}
+	return !t->pid;
+}
+
+void check_process_end(struct check_target *t)
+{
+	if (check_process_terminate(t, END_MS))
 		return;
 	kill(-t->pid, SIGKILL);
 	waitpid(t->pid, &t->status, 0);

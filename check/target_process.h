@@ -17,6 +17,9 @@ int check_process_start(struct check_target *t);
 /* Notice if it has ended by itself. */
 void check_process_reap(struct check_target *t);
 
+/* Send SIGTERM. Return: has it ended within @timeout_ms? Also if none runs. */
+bool check_process_terminate(struct check_target *t, int timeout_ms);
+
 /* End it: SIGTERM, then SIGKILL. Does nothing if none runs. */
 void check_process_end(struct check_target *t);
 

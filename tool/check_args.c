@@ -41,10 +41,13 @@ static const char help_text[] =
 	"\n"
 	"What is run:\n"
 	"  --quick              a covering subset of the scenarios\n"
+	"  --hostile            the worst that a frontend or a guest can send, in place of them:\n"
+	"                       does the backend hang, crash, or write where it may not?\n"
 	"  --only=GLOB          scenarios whose names match\n"
 	"  --seed=N             generate other scenarios and contents (default 1)\n"
 	"  --timeout=TIME       bound on each request, as 500ms or 5s (default 5s)\n"
-	"  --allow-writes       let a backend that silt did not start change its disk\n"
+	"  --allow-writes       let a backend that silt did not start change its disk, and be\n"
+	"                       ended by --hostile\n"
 	"  --list               print the axes and the scenarios' names, run nothing\n"
 	"\n"
 	"What counts:\n"
@@ -73,6 +76,7 @@ enum {
 	OPT_LISTEN,
 	OPT_ALLOW_WRITES,
 	OPT_QUICK,
+	OPT_HOSTILE,
 	OPT_ONLY,
 	OPT_SEED,
 	OPT_TIMEOUT,
@@ -93,6 +97,7 @@ static const struct option options[] = {
 	{"listen", required_argument, NULL, OPT_LISTEN},
 	{"allow-writes", no_argument, NULL, OPT_ALLOW_WRITES},
 	{"quick", no_argument, NULL, OPT_QUICK},
+	{"hostile", no_argument, NULL, OPT_HOSTILE},
 	{"only", required_argument, NULL, OPT_ONLY},
 	{"seed", required_argument, NULL, OPT_SEED},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
@@ -278,6 +283,9 @@ static void take(struct parser *p, char **argv, int c)
 	case OPT_QUICK:
 		p->args->opt.quick = true;
 		break;
+	case OPT_HOSTILE:
+		p->args->opt.hostile = true;
+		break;
 	case OPT_KEEP:
 		p->args->opt.keep = true;
 		break;
@@ -309,10 +317,10 @@ static void take(struct parser *p, char **argv, int c)
 	}
 }
 
-static bool names_socket(char **argv)
+static bool names(char **argv, const char *word)
 {
 	for (; *argv; argv++) {
-		if (strstr(*argv, "{socket}"))
+		if (strstr(*argv, word))
 			return true;
 	}
 	return false;
@@ -332,9 +340,17 @@ static void take_command(struct parser *p, int argc, char **argv)
 		return;
 	}
 	p->args->opt.argv = argv + optind;
-	if (set_target(p, "a command", CHECK_TARGET_COMMAND) && !names_socket(argv + optind))
+	if (set_target(p, "a command", CHECK_TARGET_COMMAND) && !names(argv + optind, "{socket}"))
 		p->status = tool_usage_error(CMD, "no {socket} in the command: write it where the "
 						  "backend takes the path of its socket");
+}
+
+/* Is the backend, or what is on its disk, somebody else's? */
+static bool endangers_others(const struct check_options *opt)
+{
+	if (opt->target == CHECK_TARGET_COMMAND)
+		return !names(opt->argv, "{image}");
+	return opt->target != CHECK_TARGET_SELF;
 }
 
 static void take_whole(struct parser *p)
@@ -345,6 +361,11 @@ static void take_whole(struct parser *p)
 		fprintf(stderr, "silt check: no backend to check. For example:\n%s", examples);
 		fputs("Try 'silt check --help'.\n", stderr);
 		p->status = TOOL_USAGE;
+	} else if (args->opt.hostile && p->target && endangers_others(&args->opt) &&
+		   !args->opt.allow_writes) {
+		p->status = tool_usage_error(
+			CMD, "--hostile may end the backend, and change its disk: if silt does not "
+			     "start it, or not on {image}, --allow-writes must be given as well");
 	} else if (p->write_baseline && !args->opt.baseline) {
 		p->status = tool_usage_error(CMD, "--write-baseline needs --baseline=FILE");
 	} else if (p->write_baseline) {
