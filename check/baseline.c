@@ -75,6 +75,10 @@ static bool is_class(const char *name)
 		if (!strcmp(name, check_class_name(c)))
 			return true;
 	}
+	for (int v = CHECK_HUNG; v <= CHECK_WROTE_OUTSIDE; v++) {
+		if (!strcmp(name, check_verdict_name(v)))
+			return true;
+	}
 	return !strcmp(name, ERROR_CLASS);
 }
 
@@ -96,7 +100,7 @@ static int parse_line(struct check_baseline *b, char *line, const char *path, un
 	if (!is_class(class))
 		return silt_err(EINVAL,
 				"%s, line %u: class '%s' is none of data, completion, bookkeeping, "
-				"error",
+				"error, hung, crashed, wrote outside",
 				path, number, class);
 	if (!append(b, scenario, class, what))
 		return silt_err_sys(ENOMEM, "cannot read %s", path);
@@ -175,16 +179,25 @@ static bool mark_seen(struct entry *e)
 	return e;
 }
 
+/* The class of a failure that is not one of pages, or NULL. */
+static const char *whole_class(const struct check_outcome *o)
+{
+	if (o->result == CHECK_ERROR)
+		return ERROR_CLASS;
+	return o->result == CHECK_FAIL && o->verdict ? check_verdict_name(o->verdict) : NULL;
+}
+
 bool check_baseline_covers(struct check_baseline *b, const struct check_outcome *o)
 {
 	bool known = o->result == CHECK_ERROR || (o->result == CHECK_FAIL && o->npages);
+	const char *class = whole_class(o);
 
 	if (o->result == CHECK_SKIP)
 		return false;
 	for (size_t i = 0; i < b->count; i++)
 		b->entries[i].ran |= names_scenario(&b->entries[i], o->name);
-	if (o->result == CHECK_ERROR)
-		known = mark_seen(find(b, o->name, ERROR_CLASS, NO_WHAT));
+	if (class)
+		known = mark_seen(find(b, o->name, class, NO_WHAT));
 	for (unsigned int i = 0; i < o->npages; i++)
 		known &= mark_seen(find_page(b, o->name, &o->pages[i]));
 	return known;
@@ -206,11 +219,12 @@ static int add_entry(struct check_baseline *b, const char *scenario, const char 
 
 int check_baseline_add(struct check_baseline *b, const struct check_outcome *o)
 {
+	const char *class = whole_class(o);
 	char kind[KIND_MAX];
 	int ret = 0;
 
-	if (o->result == CHECK_ERROR)
-		ret = add_entry(b, o->name, ERROR_CLASS, NO_WHAT);
+	if (class)
+		ret = add_entry(b, o->name, class, NO_WHAT);
 	for (unsigned int i = 0; !ret && i < o->npages; i++)
 		ret = add_entry(b, o->name, check_class_name(o->pages[i].class),
 				check_text_kind(o->pages[i].what, kind, sizeof(kind)));

@@ -13,7 +13,8 @@
  *     SCENARIO <tab> CLASS <tab> WHAT
  *
  * SCENARIO is a glob on names, WHAT a kind of thing as check_text_kind() makes it: no address, no
- * number. A scenario that ends in an error has the class "error" and "-" for WHAT.
+ * number. A scenario that ends in an error has the class "error" and "-" for WHAT, and a hostile
+ * case that fails has its verdict ("hung", "crashed", "wrote outside") and "-".
  *
  * The engine knows nothing of it: report.c asks it about each outcome.
  */

@@ -30,6 +30,7 @@ struct runner {
 	struct check_hostile h;
 	unsigned int failed;
 	char repro[REPRO_LEN];
+	char reason[HOSTILE_REASON_LEN + 128];
 };
 
 static double now(void)
@@ -233,8 +234,10 @@ static unsigned int fill_axes(const struct check_hostile_case *c, struct check_a
 	return n;
 }
 
-static void judge(const struct check_hostile *h, struct check_outcome *o)
+static void judge(struct runner *r, struct check_outcome *o)
 {
+	const struct check_hostile *h = &r->h;
+
 	if (h->failure[0]) {
 		o->result = CHECK_ERROR;
 		o->reason = h->failure;
@@ -242,7 +245,8 @@ static void judge(const struct check_hostile *h, struct check_outcome *o)
 	}
 	o->verdict = h->verdict;
 	o->result = h->verdict >= CHECK_HUNG ? CHECK_FAIL : CHECK_PASS;
-	o->reason = h->reason;
+	snprintf(r->reason, sizeof(r->reason), "%s: %s", h->c->group->about, h->reason);
+	o->reason = r->reason;
 }
 
 static void report(struct runner *r, const struct check_outcome *o)
@@ -262,7 +266,7 @@ static void run_applicable(struct runner *r, const struct check_hostile_case *c,
 		fprintf(r->env->trace, "# %s\n", c->name);
 	if (open_case(h, r->env, c))
 		run_case(h);
-	judge(h, o);
+	judge(r, o);
 	o->seconds = now() - start;
 	report(r, o);
 	close_case(h);

@@ -39,6 +39,7 @@ struct check_hostile_axis {
 /* Cases of one kind: one for each combination of the axes' values that is valid. */
 struct check_hostile_group {
 	const char *name;
+	const char *about;			      /* "a guest that ..." */
 	struct check_hostile_axis axis[HOSTILE_AXES]; /* those that it has come first */
 	bool (*valid)(const uint8_t *value);	      /* NULL: all are */
 	/* Do the worst, on a connection on which features of the protocol were negotiated. */

@@ -137,8 +137,9 @@ static void print_group(const struct check_hostile_group *g, FILE *out)
 {
 	unsigned int i, value, n = axis_count(g);
 
+	fprintf(out, "%s: %s\n", g->name, g->about);
 	for (i = 0; i < n; i++) {
-		fprintf(out, "%-16s %-8s ", i ? "" : g->name, g->axis[i].name);
+		fprintf(out, "  %-8s ", g->axis[i].name);
 		for (value = 0; value < g->axis[i].n; value++)
 			fprintf(out, " %s", g->axis[i].values[value]);
 		fputc('\n', out);

@@ -257,6 +257,7 @@ static const char *const way_values[] = {"direct", "indirect"};
 
 const struct check_hostile_group check_hostile_chain = {
 	.name = "chain",
+	.about = "a guest with bad descriptors",
 	.axis = {HOSTILE_AXIS("shape", shape_values), HOSTILE_AXIS("way", way_values),
 		 HOSTILE_AXIS("log", log_values)},
 	.run = chain_run,
@@ -360,6 +361,7 @@ static void table_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_table = {
 	.name = "indirect-table",
+	.about = "a guest with bad tables of indirect descriptors",
 	.axis = {HOSTILE_AXIS("table", table_values), HOSTILE_AXIS("log", log_values)},
 	.run = table_run,
 };
@@ -415,6 +417,7 @@ static void avail_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_avail = {
 	.name = "available-ring",
+	.about = "a guest with a bad available ring",
 	.axis = {HOSTILE_AXIS("ring", avail_values), HOSTILE_AXIS("log", log_values)},
 	.run = avail_run,
 };

@@ -146,6 +146,7 @@ static void log_base_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_log_base = {
 	.name = "log-base",
+	.about = "a frontend whose dirty log cannot be mapped as it says",
 	.axis = {HOSTILE_AXIS("file", file_values), HOSTILE_AXIS("range", range_values),
 		 HOSTILE_AXIS("when", when_values)},
 	.valid = log_base_valid,
@@ -193,6 +194,7 @@ static void log_place_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_log_place = {
 	.name = "log-place",
+	.about = "a frontend whose dirty log begins or ends off the usual bounds",
 	.axis = {HOSTILE_AXIS("offset", shift_values), HOSTILE_AXIS("size", size_values)},
 	.run = log_place_run,
 };
@@ -242,6 +244,7 @@ static void log_gone_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_log_gone = {
 	.name = "log-gone",
+	.about = "a frontend that takes the dirty log away while it is used",
 	.axis = {HOSTILE_AXIS("how", gone_values), HOSTILE_AXIS("load", load_values)},
 	.run = log_gone_run,
 };
@@ -274,6 +277,7 @@ static void log_flood_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_log_flood = {
 	.name = "log-flood",
+	.about = "a frontend that replaces the dirty log without end",
 	.axis = {HOSTILE_AXIS("kind", flood_values)},
 	.run = log_flood_run,
 };

@@ -140,6 +140,7 @@ static void memory_table_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_memory_table = {
 	.name = "memory",
+	.about = "a frontend whose guest memory cannot be mapped as it says",
 	.axis = {HOSTILE_AXIS("request", request_values), HOSTILE_AXIS("shape", shape_values),
 		 HOSTILE_AXIS("when", when_values)},
 	.valid = memory_table_valid,
@@ -171,6 +172,7 @@ static void memory_removed_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_memory_removed = {
 	.name = "memory-removed",
+	.about = "a frontend that removes guest memory while it is used",
 	.axis = {HOSTILE_AXIS("region", side_values)},
 	.run = memory_removed_run,
 };
@@ -231,6 +233,7 @@ static void memory_gone_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_memory_gone = {
 	.name = "memory-gone",
+	.about = "a frontend that takes guest memory away while it is used",
 	.axis = {HOSTILE_AXIS("how", gone_values), HOSTILE_AXIS("what", what_values),
 		 HOSTILE_AXIS("load", load_values)},
 	.run = memory_gone_run,

@@ -124,6 +124,7 @@ static void message_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_message = {
 	.name = "message",
+	.about = "a frontend whose messages break a rule",
 	.axis = {HOSTILE_AXIS("request", request_values), HOSTILE_AXIS("how", how_values),
 		 HOSTILE_AXIS("when", when_values)},
 	.valid = message_valid,
@@ -175,6 +176,7 @@ static void config_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_config = {
 	.name = "config",
+	.about = "a frontend that asks for configuration that is not there",
 	.axis = {HOSTILE_AXIS("request", config_request_values),
 		 HOSTILE_AXIS("what", config_values)},
 	.run = config_run,
@@ -214,6 +216,7 @@ static void fds_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_fds = {
 	.name = "fds",
+	.about = "a frontend that passes more fds than a message may have",
 	.axis = {HOSTILE_AXIS("request", fd_request_values), HOSTILE_AXIS("count", count_values)},
 	.run = fds_run,
 };
@@ -232,6 +235,7 @@ static void fd_flood_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_fd_flood = {
 	.name = "fd-flood",
+	.about = "a frontend that passes more fds than a process may have",
 	.axis = {HOSTILE_AXIS("request", fd_request_values)},
 	.run = fd_flood_run,
 };

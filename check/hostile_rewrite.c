@@ -167,6 +167,7 @@ static void rewrite_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_rewrite = {
 	.name = "rewrite",
+	.about = "a guest that rewrites requests while the device reads them",
 	.axis = {HOSTILE_AXIS("field", field_values), HOSTILE_AXIS("log", log_values)},
 	.run = rewrite_run,
 };

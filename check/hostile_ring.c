@@ -108,6 +108,7 @@ static void ring_address_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_ring_address = {
 	.name = "ring-address",
+	.about = "a frontend, or a guest, whose rings lie where they cannot",
 	.axis = {HOSTILE_AXIS("part", part_values), HOSTILE_AXIS("at", at_values),
 		 HOSTILE_AXIS("when", when_values)},
 	.run = ring_address_run,
@@ -136,6 +137,7 @@ static void ring_number_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_ring_number = {
 	.name = "ring-number",
+	.about = "a frontend with impossible numbers for a ring",
 	.axis = {HOSTILE_AXIS("request", number_request_values),
 		 HOSTILE_AXIS("number", number_values), HOSTILE_AXIS("when", when_values)},
 	.run = ring_number_run,
@@ -179,6 +181,7 @@ static void ring_index_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_ring_index = {
 	.name = "queue-index",
+	.about = "a frontend that speaks of queues that are not there",
 	.axis = {HOSTILE_AXIS("request", index_request_values),
 		 HOSTILE_AXIS("index", index_values)},
 	.run = ring_index_run,

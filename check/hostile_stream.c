@@ -97,6 +97,7 @@ static void cut_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_cut = {
 	.name = "cut",
+	.about = "a frontend that sends a part of a message",
 	.axis = {HOSTILE_AXIS("request", request_values), HOSTILE_AXIS("at", at_values),
 		 HOSTILE_AXIS("then", then_values)},
 	.valid = cut_valid,
@@ -138,6 +139,7 @@ static void silence_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_silence = {
 	.name = "silence",
+	.about = "a frontend that says nothing more",
 	.axis = {HOSTILE_AXIS("when", silence_values)},
 	.run = silence_run,
 };
@@ -210,6 +212,7 @@ static void disconnect_run(struct check_hostile *h)
 
 const struct check_hostile_group check_hostile_closed = {
 	.name = "disconnect",
+	.about = "a frontend that closes the connection",
 	.axis = {HOSTILE_AXIS("when", closed_values), HOSTILE_AXIS("times", often_values)},
 	.run = disconnect_run,
 };

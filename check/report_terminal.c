@@ -12,10 +12,12 @@
 
 /*
  * Scenarios that went wrong in the same way are shown once: by class and kind for misses, by kind
- * of reason for errors and skips. The first one is shown whole.
+ * of reason for errors and skips. The first one is shown whole. What a hostile case found is always
+ * shown whole: it may be an attacker's way in.
  */
 struct group {
 	enum check_result result;
+	enum check_verdict verdict;
 	enum check_class class;
 	char kind[KIND_MAX];
 	unsigned int scenarios;
@@ -33,6 +35,7 @@ struct check_terminal {
 	unsigned int outcomes;
 	uint64_t class_pages[CHECK_CLASSES];
 	uint64_t changed, marked, extra, stale, ignored;
+	unsigned int verdicts[CHECK_WROTE_OUTSIDE + 1];
 	bool progress_shown;
 	bool failed; /* out of memory somewhere */
 };
@@ -126,10 +129,14 @@ static void print_scenario(struct check_terminal *t, const struct check_outcome 
 	FILE *out = t->opt.out;
 
 	erase_progress(t);
-	fprintf(out,
-		"%s%-5s%s %s: changed %" PRIu64 ", missed %" PRIu64 ", extra %" PRIu64 ", %.0f ms",
-		paint(t, paints[o->result]), check_result_name(o->result), paint(t, PLAIN), o->name,
-		o->changed, o->missed, o->extra, o->seconds * 1000);
+	fprintf(out, "%s%-5s%s %s: ", paint(t, paints[o->result]), check_result_name(o->result),
+		paint(t, PLAIN), o->name);
+	if (o->verdict)
+		fputs(check_verdict_name(o->verdict), out);
+	else
+		fprintf(out, "changed %" PRIu64 ", missed %" PRIu64 ", extra %" PRIu64, o->changed,
+			o->missed, o->extra);
+	fprintf(out, ", %.0f ms", o->seconds * 1000);
 	if (o->known)
 		fputs(" (known)", out);
 	if (o->reason && *o->reason) {
@@ -222,11 +229,25 @@ static void group_reason(struct check_terminal *t, const struct check_outcome *o
 		count_scenario(t, g);
 }
 
+static void show_verdict(struct check_terminal *t, const struct check_outcome *o)
+{
+	struct group like = {.result = CHECK_FAIL, .verdict = o->verdict};
+	struct group *g;
+
+	snprintf(like.kind, sizeof(like.kind), "%s", o->name);
+	g = new_group(t, &like, o);
+	if (g)
+		count_scenario(t, g);
+}
+
 static void outcome(void *arg, const struct check_outcome *o)
 {
 	struct check_terminal *t = arg;
 
 	t->outcomes++;
+	t->verdicts[o->verdict]++;
+	if (o->verdict && o->result == CHECK_FAIL && !o->known)
+		show_verdict(t, o);
 	t->changed += o->changed;
 	t->marked += o->logged + o->extra;
 	t->extra += o->extra;
@@ -254,6 +275,8 @@ static int by_weight(const void *pa, const void *pb)
 
 	if (a->result != b->result)
 		return rank[a->result] - rank[b->result];
+	if (a->verdict != b->verdict)
+		return (int)b->verdict - (int)a->verdict;
 	if (a->class != b->class)
 		return (int)a->class - (int)b->class;
 	return (a->scenarios < b->scenarios) - (a->scenarios > b->scenarios);
@@ -280,6 +303,19 @@ static void print_miss(struct check_terminal *t, const struct group *g)
 	print_again(t, g);
 }
 
+static void print_verdict_group(struct check_terminal *t, const struct group *g)
+{
+	static const char *const titles[] = {[CHECK_HUNG] = "HUNG",
+					     [CHECK_CRASHED] = "CRASHED",
+					     [CHECK_WROTE_OUTSIDE] = "WROTE OUTSIDE"};
+
+	fprintf(t->opt.out, "%s%s%s %s%s%s\n  ", paint(t, RED), titles[g->verdict], paint(t, PLAIN),
+		paint(t, BOLD), g->kind, paint(t, PLAIN));
+	check_text_print(t->opt.out, g->reason, "  ");
+	putc('\n', t->opt.out);
+	print_again(t, g);
+}
+
 static void print_error(struct check_terminal *t, const struct group *g)
 {
 	fprintf(t->opt.out, "%sERROR%s in %u scenario%s: ", paint(t, RED), paint(t, PLAIN),
@@ -303,7 +339,9 @@ static void print_groups(struct check_terminal *t)
 	for (size_t i = 0; i < t->ngroups; i++) {
 		const struct group *g = &t->groups[i];
 
-		if (g->result == CHECK_FAIL)
+		if (g->verdict)
+			print_verdict_group(t, g);
+		else if (g->result == CHECK_FAIL)
 			print_miss(t, g);
 		else if (g->result == CHECK_ERROR)
 			print_error(t, g);
@@ -335,6 +373,19 @@ static void print_pages(struct check_terminal *t, const struct check_totals *tot
 	putc('\n', out);
 }
 
+static bool is_hostile(const struct check_terminal *t)
+{
+	return t->outcomes && t->verdicts[CHECK_NO_VERDICT] < t->outcomes;
+}
+
+static void print_verdicts(struct check_terminal *t)
+{
+	for (int v = CHECK_CORRECT; v <= CHECK_WROTE_OUTSIDE; v++)
+		fprintf(t->opt.out, "%s%u %s", v > CHECK_CORRECT ? ", " : "", t->verdicts[v],
+			check_verdict_name(v));
+	putc('\n', t->opt.out);
+}
+
 static void print_totals(struct check_terminal *t, const struct check_totals *totals)
 {
 	fprintf(t->opt.out, "%u passed, %u failed, %u in error, %u skipped",
@@ -343,7 +394,10 @@ static void print_totals(struct check_terminal *t, const struct check_totals *to
 	if (totals->known)
 		fprintf(t->opt.out, " (%u known)", totals->known);
 	fprintf(t->opt.out, ", %.1f s\n", totals->seconds);
-	print_pages(t, totals);
+	if (is_hostile(t))
+		print_verdicts(t);
+	else
+		print_pages(t, totals);
 }
 
 static void print_verdict(struct check_terminal *t, const struct check_totals *totals)
@@ -355,10 +409,15 @@ static void print_verdict(struct check_terminal *t, const struct check_totals *t
 		text = "no scenario applies to this backend";
 	else if (verdict == CHECK_FAIL && totals->missed_pages)
 		text = "the backend changed pages without logging them; a migration would lose them";
+	else if (verdict == CHECK_FAIL && is_hostile(t))
+		text = "a frontend or a guest can make the backend hang, crash or write where it may "
+		       "not";
 	else if (verdict == CHECK_FAIL)
 		text = "the backend did not do what it was asked";
 	else if (totals->known)
 		text = "nothing failed that the baseline does not list";
+	else if (is_hostile(t))
+		text = "the backend stood all that was sent to it";
 	else if (t->ignored)
 		text = "no page was missed but of ignored classes";
 	fprintf(t->opt.out, "%s%s%s: %s\n",
