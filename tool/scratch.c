@@ -19,6 +19,7 @@ static char dir[4096];
 static char *before;	 /* TMPDIR as it was, or NULL */
 static int signalled[2]; /* a pipe: the handler tells the thread */
 static bool watching;
+static pid_t owner;
 
 static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *where)
 {
@@ -50,6 +51,12 @@ static void on_signal(int sig)
 	unsigned char byte = sig;
 	int err = errno;
 
+	/* A child that has not called execve() yet: the signal is not for the command. */
+	if (getpid() != owner) {
+		signal(sig, SIG_DFL);
+		raise(sig);
+		return;
+	}
 	/* The pipe is never full: one byte is enough. */
 	if (write(signalled[1], &byte, 1) < 0)
 		_exit(128 + sig);
@@ -100,6 +107,7 @@ static int watch_signals(void)
 		return -ret;
 	pthread_detach(thread);
 	watching = true;
+	owner = getpid();
 	return take_signals();
 }
 
