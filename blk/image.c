@@ -13,8 +13,20 @@
 #include "blk/image.h"
 #include "blk/notice.h"
 
+static int check_kind(const struct stat *st, const char *path)
+{
+	if (S_ISREG(st->st_mode) || S_ISBLK(st->st_mode))
+		return 0;
+	return silt_err(EINVAL, "%s is neither a file nor a block device", path);
+}
+
 static int open_file(struct blk_image *img, const char *path)
 {
+	struct stat st;
+
+	/* Looked at first: to open a fifo may take for ever. */
+	if (!stat(path, &st) && check_kind(&st, path) < 0)
+		return -EINVAL;
 	img->fd = open(path, (img->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
 	if (img->fd >= 0)
 		return 0;
@@ -46,15 +58,12 @@ static int measure(struct blk_image *img, const char *path)
 
 	if (fstat(img->fd, &st) < 0)
 		return silt_err_sys(errno, "%s cannot be examined", path);
-	if (S_ISBLK(st.st_mode)) {
+	ret = check_kind(&st, path);
+	size = st.st_size;
+	if (!ret && S_ISBLK(st.st_mode))
 		ret = device_geometry(img, path, &size);
-		if (ret < 0)
-			return ret;
-	} else if (S_ISREG(st.st_mode)) {
-		size = st.st_size;
-	} else {
-		return silt_err(EINVAL, "%s is neither a file nor a block device", path);
-	}
+	if (ret < 0)
+		return ret;
 	if (!img->block_size)
 		img->block_size = BLK_SECTOR_SIZE;
 	img->capacity = size - size % img->block_size;

@@ -433,6 +433,7 @@ static void test_bad_images(void **state)
 	const char *const missing[] = {"--blk-file=/nonexistent/disk", p->socket_arg, NULL};
 	const char *const directory[] = {"--blk-file=/tmp", p->socket_arg, "--read-only", NULL};
 	const char *const empty[] = {"--blk-file=/dev/null", p->socket_arg, NULL};
+	const char *const fifo[] = {p->image_arg, p->socket_arg, "--read-only", NULL};
 	struct program prog;
 
 	program_start(&prog, -1, missing);
@@ -442,6 +443,11 @@ static void test_bad_images(void **state)
 	assert_int_equal(program_wait(&prog), 1);
 	assert_non_null(strstr(prog.text, "neither a file nor a block device"));
 	program_start(&prog, -1, empty);
+	assert_int_equal(program_wait(&prog), 1);
+	assert_non_null(strstr(prog.text, "neither a file nor a block device"));
+	unlink(p->image);
+	assert_int_equal(mkfifo(p->image, 0600), 0);
+	program_start(&prog, -1, fifo);
 	assert_int_equal(program_wait(&prog), 1);
 	assert_non_null(strstr(prog.text, "neither a file nor a block device"));
 }
