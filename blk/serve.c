@@ -140,8 +140,11 @@ static int serve_sandboxed(struct blk_device *dev, struct blk_socket *sock, int 
 	struct blk_remover remover;
 	int ret = blk_remover_start(&remover, sock);
 
-	if (!ret)
-		ret = blk_sandbox_enter(dev->disk.aio);
+	if (ret < 0) {
+		blk_socket_remove(sock);
+		return ret;
+	}
+	ret = blk_sandbox_enter(dev->disk.aio);
 	if (!ret)
 		ret = serve_socket(dev, sock, signal_fd);
 	blk_remover_finish(&remover);

@@ -7,6 +7,7 @@
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -99,6 +100,23 @@ class Sandbox(unittest.TestCase):
         first.stderr.read()
         self.assertTrue(self.socket.exists())
         self.assertEqual(self.end(second), 0)
+
+    def test_too_few_file_descriptors_leave_no_socket(self):
+        for n in range(4, 40):
+            process = subprocess.Popen(
+                [SILT, "blk", f"--blk-file={self.dir}/image", f"--socket-path={self.socket}"],
+                stderr=subprocess.DEVNULL,
+                preexec_fn=lambda n=n: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)))
+            self.addCleanup(process.kill)
+            try:
+                self.connect(process)
+            except AssertionError:
+                self.assertEqual(process.wait(), 1)
+                self.assertFalse(self.socket.exists(), f"{n} file descriptors")
+                continue
+            self.assertEqual(self.end(process), 0)
+            return
+        self.fail("39 file descriptors are not enough")
 
     @unittest.skipUnless(MUTANTS, "not in a release")
     def test_nothing_gets_out(self):
