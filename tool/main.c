@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tool.h"
 
@@ -50,7 +53,24 @@ static const struct command *find_in_name(const char *program)
 	return strncmp(base, "silt-", 5) ? NULL : find(base + 5);
 }
 
-int main(int argc, char **argv)
+/*
+ * If a standard stream is closed, the next file that is opened takes its number, and messages go
+ * into it: a disk image, say. Opened for reading only, so that printing is an error as before.
+ */
+static int hold_standard_streams(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDONLY);
+		if (fd < 0)
+			return -errno;
+	} while (fd <= STDERR_FILENO);
+	close(fd);
+	return 0;
+}
+
+static int run(int argc, char **argv)
 {
 	const struct command *command = argc ? find_in_name(argv[0]) : NULL;
 
@@ -67,4 +87,25 @@ int main(int argc, char **argv)
 		return command->run(argc - 1, argv + 1);
 	fprintf(stderr, "silt: no command '%s'\nTry 'silt --help'.\n", argv[1]);
 	return TOOL_USAGE;
+}
+
+/* What was asked for and cannot be printed was not done. */
+static int finish(int status)
+{
+	if ((fflush(stdout) || ferror(stdout)) && status == TOOL_OK) {
+		fputs("silt: standard output cannot be written\n", stderr);
+		return TOOL_ENVIRONMENT;
+	}
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	int ret = hold_standard_streams();
+
+	if (ret < 0) {
+		fprintf(stderr, "silt: /dev/null cannot be opened: %s\n", strerrordesc_np(-ret));
+		return TOOL_ENVIRONMENT;
+	}
+	return finish(run(argc, argv));
 }
