@@ -79,9 +79,10 @@ static uint64_t pages_needed(const struct silt_backend *b, const struct silt_con
 	return need;
 }
 
+/* A held log is of no migration but the one that has begun. */
 static void plan_age(struct silt_backend *b)
 {
-	if (b->next->log != b->now->log)
+	if (b->next->log != b->now->log || !b->next->log || silt_log_held(b->next->log))
 		b->next->log_old = false;
 	else if (logging(b, b->now) && !logging(b, b->next))
 		b->next->log_old = true;

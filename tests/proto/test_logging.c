@@ -314,6 +314,31 @@ static void test_pending_marks_are_kept(void **state)
 	shadow_log_free(&log);
 }
 
+/* Logging that went off before the log came leaves nothing behind: what is kept later is merged. */
+static void test_kept_marks_after_off_and_on(void **state)
+{
+	const struct shadow_ring rings[RIG_QUEUES] = {{0}};
+	struct rng rng = rng_make(14);
+	struct shadow_log log;
+	struct shadow s;
+	struct rig rig;
+
+	(void)state;
+	start(&rig);
+	shadow_log_make(&log, SHADOW_LOG_SIZE, 0);
+	set_logging(&rig, true);
+	traffic(&rig, &rng, 2);
+	set_logging(&rig, false);
+	shadow_take(&s, &rig);
+	set_logging(&rig, true);
+	traffic(&rig, &rng, 2);
+	assert_true(use_log(&rig, &log));
+	shadow_check(&s, &rig, &log, 1, true, rings);
+	shadow_free(&s);
+	rig_fini(&rig);
+	shadow_log_free(&log);
+}
+
 /* A log that cannot take what was kept is refused, and nothing is lost. */
 static void test_kept_marks_need_room(void **state)
 {
@@ -545,6 +570,7 @@ int main(void)
 		cmocka_unit_test(test_on_off_on),
 		cmocka_unit_test(test_kept_marks_grow_with_memory),
 		cmocka_unit_test(test_pending_marks_are_kept),
+		cmocka_unit_test(test_kept_marks_after_off_and_on),
 		cmocka_unit_test(test_kept_marks_need_room),
 		cmocka_unit_test(test_kept_marks_are_bounded),
 		cmocka_unit_test(test_truncated_log),
