@@ -15,6 +15,7 @@
 
 #include "guest.h"
 #include "support/proc.h"
+#include "virtq/inflight.h"
 #include "virtq/queue.h"
 
 #define NUM   8
@@ -360,12 +361,18 @@ static struct {
 	struct fixture *f;
 	char *used_page, *log_page;
 	unsigned int used_faults, log_faults;
-	bool data_marked, ring_marked, idx_stored;
+	struct silt_inflight_region *region;
+	bool data_marked, ring_marked, idx_stored, inflight;
 } watch;
 
 static uint16_t used_idx(struct fixture *f)
 {
 	return __atomic_load_n((uint16_t *)guest_at(&f->guest, f->ring.used + 2), __ATOMIC_RELAXED);
+}
+
+static char *log_page(const struct fixture *f)
+{
+	return (char *)((uintptr_t)f->vq->writer.words & ~UINT64_C(4095));
 }
 
 static void on_protected_store(int sig, siginfo_t *info, void *context)
@@ -382,6 +389,7 @@ static void on_protected_store(int sig, siginfo_t *info, void *context)
 	} else if (addr >= watch.log_page && addr < watch.log_page + 4096) {
 		watch.log_faults++;
 		watch.idx_stored = used_idx(watch.f) == 1;
+		watch.inflight = watch.region->desc[0].inflight;
 		mprotect(watch.log_page, 4096, PROT_READ | PROT_WRITE);
 	} else {
 		abort();
@@ -390,10 +398,11 @@ static void on_protected_store(int sig, siginfo_t *info, void *context)
 
 /*
  * Law 1. When the first byte of the used ring is stored, the data's bit is set and the ring's is
- * not; when the ring's bit is set, the index is stored.
+ * not; when the ring's bit is set, the index is stored, and the request still counts as in flight.
  */
 static void test_order_of_a_completion(void **state)
 {
+	static uint8_t region[16 + 16 * NUM] __attribute__((aligned(8)));
 	struct sigaction act = {.sa_sigaction = on_protected_store, .sa_flags = SA_SIGINFO}, old;
 	struct silt_virtq_elem *elem;
 	struct fixture f;
@@ -403,7 +412,9 @@ static void test_order_of_a_completion(void **state)
 	memset(&watch, 0, sizeof(watch));
 	watch.f = &f;
 	watch.used_page = (char *)((uintptr_t)f.ring.device.used & ~UINT64_C(4095));
-	watch.log_page = (char *)((uintptr_t)f.vq->writer.words & ~UINT64_C(4095));
+	watch.log_page = log_page(&f);
+	watch.region = (struct silt_inflight_region *)region;
+	assert_int_equal(silt_virtq_set_inflight(f.vq, region, NUM), 0);
 	elem = submit_one(&f, BUF, 16);
 	assert_int_equal(silt_virtq_write(f.vq, elem, 0, "x", 1), 0);
 	silt_virtq_push(f.vq, elem, 1);
@@ -416,7 +427,64 @@ static void test_order_of_a_completion(void **state)
 	assert_true(watch.data_marked);
 	assert_false(watch.ring_marked);
 	assert_true(watch.idx_stored);
+	assert_true(watch.inflight);
+	assert_int_equal(watch.region->desc[0].inflight, 0);
 	assert_true(guest_marked(&f.guest, USED));
+	stop(&f);
+}
+
+/* Where a field of the used ring lies, and what it held when its page was marked. */
+static struct {
+	const uint16_t *field;
+	char *log_page;
+	uint16_t held;
+	unsigned int faults;
+} wish;
+
+static void on_protected_log(int sig, siginfo_t *info, void *context)
+{
+	char *addr = info->si_addr;
+
+	(void)sig, (void)context;
+	if (addr < wish.log_page || addr >= wish.log_page + 4096)
+		abort();
+	wish.faults++;
+	wish.held = __atomic_load_n(wish.field, __ATOMIC_RELAXED);
+	mprotect(wish.log_page, 4096, PROT_READ | PROT_WRITE);
+}
+
+static void expect_stored_then_marked(struct fixture *f, uint64_t field, uint16_t want,
+				      int (*ask)(struct silt_virtq *))
+{
+	struct sigaction act = {.sa_sigaction = on_protected_log, .sa_flags = SA_SIGINFO}, old;
+
+	guest_clear_log(&f->guest);
+	memset(&wish, 0, sizeof(wish));
+	wish.field = guest_at(&f->guest, f->ring.used + field);
+	wish.log_page = log_page(f);
+	assert_int_not_equal(*wish.field, want);
+	sigaction(SIGSEGV, &act, &old);
+	mprotect(wish.log_page, 4096, PROT_READ);
+	assert_int_equal(ask(f->vq), 0);
+	sigaction(SIGSEGV, &old, NULL);
+	assert_int_equal(wish.faults, 1);
+	assert_int_equal(wish.held, want);
+}
+
+/* Law 1 for what the device says about kicks. */
+static void test_order_of_a_wish(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	start(&f, 0);
+	expect_stored_then_marked(&f, SILT_USED_FLAGS, VRING_USED_F_NO_NOTIFY,
+				  silt_virtq_disable_kick);
+	expect_stored_then_marked(&f, SILT_USED_FLAGS, 0, silt_virtq_enable_kick);
+	stop(&f);
+	start(&f, EVENT_IDX);
+	complete(&f, submit_one(&f, BUF, 16));
+	expect_stored_then_marked(&f, SILT_USED_EVENT(NUM), 1, silt_virtq_enable_kick);
 	stop(&f);
 }
 
@@ -543,6 +611,7 @@ int main(void)
 		cmocka_unit_test(test_stop_flushes),
 		cmocka_unit_test(test_log_replaced_in_flight),
 		cmocka_unit_test(test_order_of_a_completion),
+		cmocka_unit_test(test_order_of_a_wish),
 		cmocka_unit_test(test_region_removed_in_flight),
 		cmocka_unit_test(test_truncated_memory),
 		cmocka_unit_test(test_lost_completion_stays_lost),
