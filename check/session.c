@@ -96,6 +96,18 @@ static int negotiate(struct check_session *s)
 	return ret < 0 ? check_session_failed(s, ret, "SET_PROTOCOL_FEATURES") : 0;
 }
 
+static int connect_and_negotiate(struct check_session *s)
+{
+	int ret = check_target_connect(s->target, &s->f);
+
+	if (ret < 0) {
+		check_session_error(s, "%s", silt_errmsg());
+		return ret;
+	}
+	silt_frontend_trace(s->f, s->trace ? trace_message : NULL, s->trace);
+	return negotiate(s);
+}
+
 int check_session_open(struct check_session *s)
 {
 	unsigned int q;
@@ -104,13 +116,15 @@ int check_session_open(struct check_session *s)
 	s->timeout_ms = s->target->opt->timeout_ms;
 	for (q = 0; q < SESSION_QUEUES; q++)
 		s->queue[q].kick = s->queue[q].call = s->queue[q].err = -1;
-	ret = check_target_connect(s->target, &s->f);
-	if (ret < 0) {
-		check_session_error(s, "%s", silt_errmsg());
-		return ret;
+	ret = connect_and_negotiate(s);
+	if ((ret == -ECONNRESET || ret == -EPIPE || ret == -ECHILD) &&
+	    check_target_over(s->target)) {
+		check_target_release(s->target, s->f, true);
+		s->f = NULL;
+		s->error[0] = '\0';
+		ret = connect_and_negotiate(s);
 	}
-	silt_frontend_trace(s->f, s->trace ? trace_message : NULL, s->trace);
-	return negotiate(s);
+	return ret;
 }
 
 static void close_queue(struct check_session_queue *q)

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,14 +36,26 @@ static bool wants_image(const struct check_options *opt)
 	return false;
 }
 
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
 static int make_dir(struct check_target *t)
 {
 	const char *tmp = getenv("TMPDIR");
 	int n = snprintf(t->dir, sizeof(t->dir), "%s/silt-check-XXXXXX", tmp ? tmp : "/tmp");
 
-	if (n >= (int)sizeof(t->dir) || !mkdtemp(t->dir)) {
-		n = silt_err_sys(n >= (int)sizeof(t->dir) ? ENAMETOOLONG : errno,
-				 "cannot make a directory in %s", tmp ? tmp : "/tmp");
+	if (n >= (int)sizeof(t->dir)) {
+		t->dir[0] = '\0';
+		return silt_err(ENAMETOOLONG,
+				"a socket in %s would have too long a path: set TMPDIR to a "
+				"shorter one",
+				tmp);
+	}
+	if (!mkdtemp(t->dir)) {
+		n = silt_err_sys(errno, "cannot make a directory in %s", tmp ? tmp : "/tmp");
 		t->dir[0] = '\0';
 		return n;
 	}
@@ -94,7 +107,7 @@ static int use_path(struct check_target *t, struct sockaddr_un *addr)
 /* A socket file that nobody listens at is left over, and is replaced. */
 static void remove_stale(const struct sockaddr_un *addr)
 {
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct stat st;
 
 	if (fd < 0)
@@ -108,16 +121,20 @@ static void remove_stale(const struct sockaddr_un *addr)
 static int make_listener(struct check_target *t)
 {
 	struct sockaddr_un addr;
-	int ret = use_path(t, &addr);
+	int fd, ret = use_path(t, &addr);
 
 	if (ret < 0)
 		return ret;
 	remove_stale(&addr);
-	t->listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (t->listening < 0 || bind(t->listening, (struct sockaddr *)&addr, sizeof(addr)) ||
-	    listen(t->listening, 1))
-		return silt_err_sys(errno, "cannot listen at %s", t->opt->path);
-	return 0;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr))) {
+		ret = silt_err_sys(errno, "cannot listen at %s", t->opt->path);
+		close_fd(fd);
+		return ret;
+	}
+	/* From here on the file is ours to remove. What was there before is not. */
+	t->listening = fd;
+	return listen(fd, 1) ? silt_err_sys(errno, "cannot listen at %s", t->opt->path) : 0;
 }
 
 static int take_fd(struct check_target *t)
@@ -155,12 +172,6 @@ int check_target_open(struct check_target *t, const struct check_options *opt)
 	}
 }
 
-static void close_fd(int fd)
-{
-	if (fd >= 0)
-		close(fd);
-}
-
 void check_target_close(struct check_target *t)
 {
 	silt_frontend_destroy(t->kept);
@@ -181,11 +192,13 @@ void check_target_close(struct check_target *t)
 /* One try. Return: 0, -EAGAIN if nobody listens there yet, -errno. */
 static int try_connect(struct check_target *t, int *out)
 {
+	const struct timeval most = {t->opt->timeout_ms / 1000, t->opt->timeout_ms % 1000 * 1000};
 	struct sockaddr_un addr;
 	int err, ret = make_address(&addr, t->socket_path);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	if (ret < 0 || fd < 0) {
+	/* Where others wait to be accepted already, as many as the backend allows, so do we. */
+	if (ret < 0 || fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most))) {
 		close_fd(fd);
 		return ret < 0 ? ret : silt_err_sys(errno, "cannot make a socket");
 	}
@@ -197,6 +210,9 @@ static int try_connect(struct check_target *t, int *out)
 	close(fd);
 	if (err == ENOENT || err == ECONNREFUSED)
 		return -EAGAIN;
+	if (err == EAGAIN)
+		return silt_err(ETIMEDOUT, "the backend at %s took no connection within %d ms",
+				t->socket_path, t->opt->timeout_ms);
 	return silt_err_sys(err, "cannot connect to %s", t->socket_path);
 }
 
@@ -266,6 +282,12 @@ static int died_meanwhile(struct check_target *t)
 	return silt_err(ECHILD, "once the connection before was closed, the backend %s", death);
 }
 
+bool check_target_over(struct check_target *t)
+{
+	check_process_reap(t);
+	return t->served && t->ended && !WIFSIGNALED(t->status);
+}
+
 static int connect_socket(struct check_target *t, int *fd)
 {
 	int ret = 0;
@@ -308,6 +330,7 @@ void check_target_release(struct check_target *t, struct silt_frontend *f, bool 
 		return;
 	if (f == t->kept)
 		t->kept = NULL;
+	t->served = f;
 	silt_frontend_destroy(f);
 	if (broken)
 		check_process_end(t);

@@ -16,17 +16,18 @@
 /* The backend under check, and how it is reached. */
 struct check_target {
 	const struct check_options *opt;
-	char dir[64];	       /* of the socket and the image; "" if there is none */
 	char socket_path[108]; /* where we connect, or listen */
 	char image_path[108];
-	int image;     /* the disk image, or -1 */
-	int listening; /* where backends connect to us, or -1 */
-	int watch;     /* inotify on the directory, or -1 */
-	int output;    /* memfd with what the backend printed, or -1 */
-	pid_t pid;     /* of a backend that we started, 0 if none runs */
+	char dir[108 - sizeof("socket")]; /* of both; "" if there is none */
+	int image;			  /* the disk image, or -1 */
+	int listening;			  /* where backends connect to us, or -1 */
+	int watch;			  /* inotify on the directory, or -1 */
+	int output;			  /* memfd with what the backend printed, or -1 */
+	pid_t pid;			  /* of a backend that we started, 0 if none runs */
 	int pidfd;
 	int status; /* as waitpid() gave it, once it ended */
 	bool ended;
+	bool served;		    /* it had a connection before */
 	struct silt_frontend *kept; /* the only connection there is */
 	bool gone;		    /* it cannot be reached again */
 };
@@ -61,6 +62,12 @@ int check_target_pidfd(const struct check_target *t);
  * signal 11 (Segmentation fault); its last lines: ...". Return: whether it has.
  */
 bool check_target_death(struct check_target *t, char text[TARGET_DEATH_LEN]);
+
+/*
+ * After a failed connection: has the backend only ended, without a signal, because the connection
+ * before was closed? It may listen until then, and the next connection gets no answer.
+ */
+bool check_target_over(struct check_target *t);
 
 /* How it is reached, for people. */
 void check_target_describe(const struct check_target *t, char *buf, size_t len);

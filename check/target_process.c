@@ -153,7 +153,7 @@ int check_process_start(struct check_target *t)
 	if (t->output >= 0)
 		close(t->output);
 	t->output = memfd_create("silt-check-output", MFD_CLOEXEC);
-	t->ended = false;
+	t->ended = t->served = false;
 	/* Appended to, so that stdout and stderr do not write over each other. */
 	if (t->output >= 0)
 		fcntl(t->output, F_SETFL, O_APPEND);

@@ -139,6 +139,46 @@ class Check(unittest.TestCase):
                    status=0)
         self.assertTrue(all(s["result"] in ("pass", "skip") for s in self.scenarios()))
 
+    def test_a_command_that_ends_with_its_connection(self):
+        # It listens, or is still there, until the next connection is made: that one is for nothing.
+        once = (
+            "import os, select, socket, subprocess, sys\n"
+            "s = socket.socket(socket.AF_UNIX)\n"
+            "s.bind(sys.argv[1])\n"
+            "s.listen()\n"
+            "c, _ = s.accept()\n"
+            "if sys.argv[2] == 'deaf': s.close()\n"
+            "subprocess.run(sys.argv[3:] + [f'--fd={c.fileno()}'], pass_fds=[c.fileno()])\n"
+            "if sys.argv[2] == 'listening': select.select([s], [], [])\n")
+        for kind in ("listening", "deaf"):
+            self.check(f"--only={SOME}", "--", sys.executable, "-c", once, "{socket}", kind, SILT,
+                       "blk", "--blk-file={image}", "--num-queues=2", status=0)
+
+    def test_what_is_in_the_way_of_a_socket_is_left_alone(self):
+        path = self.dir / "precious"
+        path.write_text("data")
+        self.check(f"--listen={path}", status=3)
+        self.assertEqual(path.read_text(), "data")
+        taken = self.listening_backend()
+        self.check(f"--listen={taken}", status=3)
+        self.check(f"--socket-path={taken}", f"--only={SOME}", status=0)
+
+    def test_a_backend_that_takes_no_connection(self):
+        path = str(self.dir / "busy")
+        with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as other:
+            listener.bind(path)
+            listener.listen(0)
+            other.connect(path)
+            done = self.check(f"--socket-path={path}", "--timeout=300ms", status=3)
+            self.assertIn("took no connection within 300 ms", done.stderr)
+
+    def test_the_longest_directory_for_temporary_files(self):
+        for length, status in ((70, 0), (71, 3)):
+            self.tmp = pathlib.Path(f"{self.dir}/".ljust(length, "t"))
+            self.tmp.mkdir()
+            done = self.check("--self-test", f"--only={SOME}", status=status)
+            self.assertEqual("TMPDIR" in done.stderr, bool(status))
+
     def test_unreachable_backends(self):
         self.check(f"--socket-path={self.dir}/nobody", status=3)
         self.assertEqual(self.scenarios("error"), [])
