@@ -183,10 +183,7 @@ static bool open_case(struct check_hostile *h, const struct check_scenario_env *
 		check_hostile_failed(h);
 		return false;
 	}
-	h->session = (struct check_session){.target = env->target,
-					    .guest = &h->world.guest,
-					    .places = &h->places,
-					    .trace = env->trace};
+	check_hostile_prepare_session(h);
 	if (check_session_open(&h->session) < 0) {
 		snprintf(h->failure, sizeof(h->failure), "%s", h->session.error);
 		check_target_release(env->target, h->session.f, true);

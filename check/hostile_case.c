@@ -15,7 +15,8 @@ static const struct check_hostile_group *const groups[] = {
 	&check_hostile_ring_index,  &check_hostile_chain,	 &check_hostile_table,
 	&check_hostile_avail,	    &check_hostile_rewrite,	 &check_hostile_message,
 	&check_hostile_config,	    &check_hostile_fds,		 &check_hostile_fd_flood,
-	&check_hostile_cut,	    &check_hostile_silence,	 &check_hostile_closed,
+	&check_hostile_inflight,    &check_hostile_cut,		 &check_hostile_silence,
+	&check_hostile_closed,
 };
 
 #define NGROUPS (sizeof(groups) / sizeof(*groups))

@@ -149,15 +149,24 @@ void check_hostile_disconnect(struct check_hostile *h)
 	check_session_close(&h->session, h->session.f == h->env->target->kept);
 }
 
+void check_hostile_prepare_session(struct check_hostile *h)
+{
+	h->session = (struct check_session){
+		.target = h->env->target,
+		.guest = &h->world.guest,
+		.places = &h->places,
+		.trace = h->env->trace,
+		.more_protocol = SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD |
+				 SILT_VHOST_PROTOCOL_F_RESET_DEVICE | SILT_VHOST_PROTOCOL_F_STATUS,
+	};
+}
+
 bool check_hostile_reconnect(struct check_hostile *h)
 {
-	struct check_guest *g = &h->world.guest;
-
 	check_hostile_disconnect(h);
 	check_hostile_world_free_pages(&h->world);
 	check_places_free(&h->places);
-	h->session = (struct check_session){
-		.target = h->env->target, .guest = g, .places = &h->places, .trace = h->env->trace};
+	check_hostile_prepare_session(h);
 	h->begun = true;
 	if (check_session_open(&h->session) < 0) {
 		check_target_release(h->env->target, h->session.f, false);
@@ -429,8 +438,11 @@ static uint32_t fill_payload(struct check_hostile *h, struct silt_vhost_msg *msg
 		msg->payload.inflight.queue_size = 64;
 		return sizeof(msg->payload.inflight);
 	case SILT_VHOST_SET_INFLIGHT_FD:
-		msg->payload.inflight = (struct silt_vhost_inflight){
-			.mmap_size = h->world.log.size, .num_queues = 1, .queue_size = 64};
+		msg->payload.inflight =
+			(struct silt_vhost_inflight){.mmap_size = h->world.log.size,
+						     .mmap_offset = h->world.log.offset,
+						     .num_queues = 1,
+						     .queue_size = 64};
 		return with_fd(msg, h->world.log.fd, sizeof(msg->payload.inflight));
 	default:
 		return 0;

@@ -68,6 +68,9 @@ void check_hostile_saw(struct check_hostile *h, enum check_verdict verdict, cons
 /* Something of our own failed (silt_errmsg()). */
 void check_hostile_failed(struct check_hostile *h);
 
+/* A session that is not open yet. */
+void check_hostile_prepare_session(struct check_hostile *h);
+
 /* Set the connection up as well-behaved frontends do. Return: false if that failed. */
 bool check_hostile_reach(struct check_hostile *h, enum check_hostile_state state, bool logging);
 

@@ -91,7 +91,7 @@ static int negotiate(struct check_session *s)
 	ret = silt_frontend_get_protocol_features(s->f, &offered);
 	if (ret < 0)
 		return check_session_failed(s, ret, "GET_PROTOCOL_FEATURES");
-	s->protocol = offered & PROTOCOL_FEATURES;
+	s->protocol = offered & (PROTOCOL_FEATURES | s->more_protocol);
 	ret = silt_frontend_set_protocol_features(s->f, s->protocol);
 	return ret < 0 ? check_session_failed(s, ret, "SET_PROTOCOL_FEATURES") : 0;
 }

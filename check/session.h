@@ -56,9 +56,10 @@ struct check_session {
 	struct silt_frontend *f;
 	FILE *trace;
 	int timeout_ms;
-	uint64_t offered;  /* features */
-	uint64_t protocol; /* features that were acknowledged */
-	uint64_t features; /* to acknowledge, without VHOST_F_LOG_ALL */
+	uint64_t offered;	/* features */
+	uint64_t protocol;	/* features that were acknowledged */
+	uint64_t more_protocol; /* to acknowledge besides those that the checker needs */
+	uint64_t features;	/* to acknowledge, without VHOST_F_LOG_ALL */
 	unsigned int nqueues;
 	struct check_session_queue queue[SESSION_QUEUES];
 	bool log_all;	 /* the backend was told to log buffers */
@@ -70,7 +71,8 @@ struct check_session {
 };
 
 /*
- * Connect, and learn what the backend offers. @s is zero, but for target, guest, places and trace.
+ * Connect, and learn what the backend offers. @s is zero, but for target, guest, places, trace and
+ * more_protocol.
  */
 int check_session_open(struct check_session *s);
 
