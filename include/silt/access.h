@@ -2,7 +2,6 @@
 #ifndef SILT_ACCESS_H
 #define SILT_ACCESS_H
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -77,7 +76,7 @@ static inline int silt_access_install(void)
 /**
  * silt_access_handle() - recover one fault; the function for hosts that own the signals
  * @sig:     SIGBUS or SIGSEGV
- * @info:    as the handler got it
+ * @info:    as the handler got it (a siginfo_t, which strict ISO C does not know)
  * @context: as the handler got it (a ucontext_t)
  *
  * Accepts only a fault raised by the kernel, at a PC of a registered table, at an address inside a
@@ -87,7 +86,7 @@ static inline int silt_access_install(void)
  *
  * Thread: any, async-signal-safe. Owns: nothing. Blocks: never.
  */
-SILT_API bool silt_access_handle(int sig, const siginfo_t *info, void *context);
+SILT_API bool silt_access_handle(int sig, const void *info, void *context);
 
 /**
  * silt_access_add_range() - let faults inside a mapping of the caller's be recovered

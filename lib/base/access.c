@@ -103,14 +103,15 @@ static bool is_fault(int sig, const siginfo_t *info)
 	return info->si_code > 0 && !(sig == SIGBUS && info->si_code == BUS_MCEERR_AO);
 }
 
-bool silt_access_handle(int sig, const siginfo_t *info, void *context)
+bool silt_access_handle(int sig, const void *info, void *context)
 {
+	const siginfo_t *fault = info;
 	uintptr_t fixup;
 
-	if ((sig != SIGBUS && sig != SIGSEGV) || !is_fault(sig, info))
+	if ((sig != SIGBUS && sig != SIGSEGV) || !is_fault(sig, fault))
 		return false;
 	fixup = find_fixup(context_pc(context));
-	if (!fixup || !silt_access_in_range((uintptr_t)info->si_addr))
+	if (!fixup || !silt_access_in_range((uintptr_t)fault->si_addr))
 		return false;
 	context_set_pc(context, fixup);
 	return true;

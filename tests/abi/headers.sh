@@ -21,8 +21,8 @@ for header in "$include"/silt/*.h; do
 	done
 	suffix=c
 	compile gcc -std=gnu11
-	compile gcc -std=c11 -D_POSIX_C_SOURCE=200809L # siginfo_t
-	compile clang -std=c11 -D_POSIX_C_SOURCE=200809L
+	compile gcc -std=c99
+	compile clang -std=c11
 	suffix=cc
 	compile g++ -std=c++11
 	compile clang++ -std=c++11
