@@ -266,6 +266,16 @@ static int open_engine(struct engine *e)
 	return ret < 0 ? ret : check_trial_create(&e->run, &e->env);
 }
 
+/* A trace that lacks something is worth nothing. */
+static int flush_trace(const struct engine *e)
+{
+	FILE *trace = e->env.trace;
+
+	if (!trace || (!fflush(trace) && !ferror(trace)))
+		return 0;
+	return silt_err(EIO, "cannot write all of %s", e->opt->trace);
+}
+
 static void close_engine(struct engine *e)
 {
 	check_trial_destroy(&e->run);
@@ -318,6 +328,8 @@ int check_run(const struct check_options *opt, const struct check_reporter *repo
 						       totals)
 				   : run_all(e);
 	}
+	if (ret == 0)
+		ret = flush_trace(e);
 	close_engine(e);
 	free(e);
 	totals->seconds = now() - start;

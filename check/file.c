@@ -93,8 +93,11 @@ int check_file_open(const char *path, struct check_file *file)
 int check_file_probe(const char *path)
 {
 	struct check_file file;
+	struct stat st;
 	int ret;
 
+	if (!stat(path, &st) && S_ISDIR(st.st_mode))
+		return silt_err_sys(EISDIR, "cannot write %s", path);
 	if (is_special(path))
 		return access(path, W_OK) ? silt_err_sys(errno, "cannot write %s", path) : 0;
 	ret = check_file_open(path, &file);

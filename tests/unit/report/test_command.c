@@ -366,6 +366,8 @@ static void files_that_cannot_be_written_are_found_before_the_run(void **state)
 	assert_int_equal(silt_check("--self-test", "--json=/nonexistent/x", NULL),
 			 TOOL_ENVIRONMENT);
 	expect_in(err, "/nonexistent/x");
+	assert_int_equal(silt_check("--self-test", "--json=/tmp", NULL), TOOL_ENVIRONMENT);
+	expect_in(err, "/tmp: Is a directory");
 	assert_int_equal(silt_check("--self-test", "--baseline=/nonexistent/x", NULL),
 			 TOOL_ENVIRONMENT);
 	assert_int_equal(fake.runs, 0);
