@@ -90,6 +90,14 @@ const char *program_output(struct program *p)
 	return p->text;
 }
 
+const char *program_complaint(struct program *p)
+{
+	static const char fallback[] = "; going on with plain system calls\n";
+	const char *notice = strstr(p->text, fallback);
+
+	return notice ? notice + strlen(fallback) : p->text;
+}
+
 int program_wait(struct program *p)
 {
 	struct pollfd fd = {p->pidfd, POLLIN, 0};

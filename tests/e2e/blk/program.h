@@ -38,6 +38,9 @@ bool program_running(const struct program *p);
 /* What it has printed so far. */
 const char *program_output(struct program *p);
 
+/* What program_output() or the end left in p->text, but that this machine has no io_uring. */
+const char *program_complaint(struct program *p);
+
 /* Wait until it has printed @what. */
 void program_expect(struct program *p, const char *what);
 

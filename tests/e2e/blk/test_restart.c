@@ -257,7 +257,7 @@ static void wait_for_answer(struct world *w)
 static void kill_now(struct world *w)
 {
 	assert_int_equal(program_end(&w->program, SIGKILL), 128 + SIGKILL);
-	assert_string_equal(w->program.text, "");
+	assert_string_equal(program_complaint(&w->program), "");
 	w->running = false;
 	w->kills++;
 	w->resumed += in_flight(w) > 0;
