@@ -7,9 +7,12 @@
  */
 #include <string.h>
 
+#include <silt/bitmap.h>
+
 #include "common.h"
 #include "support/rng.h"
 
+#define FIRST  64 /* a page whose bit is the first of the log's second word */
 #define PAGES  8
 #define COLD   (UINT64_C(1) << 22) /* words of memory that no cache holds */
 #define ROUNDS 150000
@@ -22,6 +25,16 @@ struct shared {
 	uint64_t copy[PAGES];
 	uint64_t cold[COLD];
 };
+
+/* Alone, which keeps the mark pending, or in a range that covers its whole word, which does not. */
+static void mark(struct silt_log_writer *w, unsigned int round)
+{
+	if (round % 2)
+		silt_log_write(w, (FIRST + round % PAGES) * UINT64_C(4096), 8);
+	else
+		silt_log_write(w, 0, 3 * 64 * 4096);
+	silt_log_flush(w);
+}
 
 /* Stores that take long: the one that counts waits behind them while later loads go ahead. */
 static void fill_store_buffer(struct shared *s, struct rng *rng)
@@ -47,11 +60,10 @@ static void *writer(void *arg)
 
 		wait_for(&s->round, round);
 		/* With the log's word at hand the look at it runs ahead of the store. */
-		__atomic_load_n(&w.words[0], __ATOMIC_RELAXED);
+		__atomic_load_n(&w.words[1], __ATOMIC_RELAXED);
 		fill_store_buffer(s, &rng);
 		__atomic_store_n(&s->mem[page][0], round, __ATOMIC_RELAXED);
-		silt_log_write(&w, page * 4096, 8);
-		silt_log_flush(&w);
+		mark(&w, round);
 		__atomic_store_n(&s->done, round, __ATOMIC_RELEASE);
 	}
 	silt_log_writer_set(&w, NULL);
@@ -60,11 +72,11 @@ static void *writer(void *arg)
 
 static void harvest_and_copy(struct shared *s)
 {
-	uint64_t bits = 0, page;
+	uint64_t bits[3] = {0}, page;
 
-	must(silt_log_harvest(s->log, &bits) >= 0);
+	must(silt_log_harvest(s->log, bits) >= 0);
 	for (page = 0; page < PAGES; page++) {
-		if (bits >> page & 1)
+		if (silt_bitmap_test(bits, FIRST + page))
 			s->copy[page] = __atomic_load_n(&s->mem[page][0], __ATOMIC_RELAXED);
 	}
 }
@@ -77,7 +89,7 @@ int main(void)
 	pthread_t thread;
 	unsigned int total = rounds(ROUNDS), round;
 
-	s.log = odd_log(PAGES, 8);
+	s.log = odd_log(3 * 8, 8);
 	silt_log_writer_init(&w);
 	silt_log_writer_set(&w, s.log);
 	memset(s.cold, 1, sizeof(s.cold));
@@ -86,9 +98,8 @@ int main(void)
 	for (round = 1; round <= total; round++) {
 		unsigned int page = round % PAGES, wait = (unsigned int)rng_below(&rng, 600);
 
-		/* The bit is set before the race begins. */
-		silt_log_write(&w, page * UINT64_C(4096), 1);
-		silt_log_flush(&w);
+		/* The bits are set before the race begins. */
+		mark(&w, round);
 		__atomic_store_n(&s.round, round, __ATOMIC_RELEASE);
 		__atomic_load_n(&s.mem[page][0], __ATOMIC_RELAXED);
 		while (wait--)
