@@ -380,6 +380,23 @@ static void test_roll_back(void **state)
 
 /* ---- Event fds ------------------------------------------------------------------------------- */
 
+/* The error fd of a ring that runs. */
+static void test_new_error_fd(void **state)
+{
+	int fd = eventfd(0, EFD_NONBLOCK);
+	struct rig rig;
+	uint64_t n;
+
+	(void)state;
+	start(&rig);
+	rig_ring(&rig, 0, NULL);
+	assert_true(rig_do_fd(&rig, SILT_VHOST_SET_VRING_ERR, 0, fd));
+	silt_backend_queue_error(rig.b, 0);
+	assert_int_equal(read(fd, &n, sizeof(n)), sizeof(n));
+	close(fd);
+	rig_fini(&rig);
+}
+
 static void test_reset_keeps_call(void **state)
 {
 	int fd = eventfd(0, EFD_NONBLOCK);
@@ -467,6 +484,7 @@ int main(void)
 		cmocka_unit_test(test_without_protocol_features),
 		cmocka_unit_test(test_start_fails),
 		cmocka_unit_test(test_roll_back),
+		cmocka_unit_test(test_new_error_fd),
 		cmocka_unit_test(test_reset_keeps_call),
 		cmocka_unit_test(test_hostile_event_fds),
 	};

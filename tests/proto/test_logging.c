@@ -263,6 +263,61 @@ static void test_on_off_on(void **state)
 	rig_fini(&rig);
 }
 
+/* ---- Changes while a ring is logged ---------------------------------------------------------- */
+
+static void start_logging(struct rig *rig, const struct shadow_log *log)
+{
+	start(rig);
+	assert_true(use_log(rig, log));
+	set_logging(rig, true);
+}
+
+/* What the device writes to memory that was plugged in a moment ago is logged at once. */
+static void test_region_comes(void **state)
+{
+	const struct shadow_ring rings[RIG_QUEUES] = {{0}};
+	struct shadow_log log;
+	struct shadow s;
+	struct rig rig;
+
+	(void)state;
+	shadow_log_make(&log, SHADOW_LOG_SIZE, 0);
+	start_logging(&rig, &log);
+	shadow_take(&s, &rig);
+	assert_true(rig_add_region(&rig, 2));
+	rig_request(&rig, 0, rig.regions[2].r.gpa, 100, 9);
+	rig_run(&rig, 0);
+	assert_int_equal(rig_collect(&rig, 0), 1);
+	assert_int_equal(*rig_hva(&rig, rig.regions[2].r.gpa), 9);
+	shadow_check(&s, &rig, &log, 1, true, rings);
+	shadow_free(&s);
+	rig_fini(&rig);
+	shadow_log_free(&log);
+}
+
+/* A used ring's log address that changes, and nothing else. */
+static void test_ring_logged_elsewhere(void **state)
+{
+	const struct shadow_ring before = {true, rig_used_gpa(0)};
+	const struct shadow_ring rings[RIG_QUEUES] = {{true, ELSEWHERE}};
+	struct rng rng = rng_make(15);
+	struct shadow_log log;
+	struct shadow s;
+	struct rig rig;
+
+	(void)state;
+	shadow_log_make(&log, SHADOW_LOG_SIZE, 0);
+	start_logging(&rig, &log);
+	set_ring_logging(&rig, 0, &before);
+	set_ring_logging(&rig, 0, &rings[0]);
+	shadow_take(&s, &rig);
+	traffic(&rig, &rng, 2);
+	shadow_check(&s, &rig, &log, 1, true, rings);
+	shadow_free(&s);
+	rig_fini(&rig);
+	shadow_log_free(&log);
+}
+
 /* ---- Without a log --------------------------------------------------------------------------- */
 
 static void test_kept_marks_grow_with_memory(void **state)
@@ -562,12 +617,36 @@ static void test_log_fd(void **state)
 	close(fd);
 }
 
+static void test_new_log_fd(void **state)
+{
+	int old = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	int new = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	struct rng rng = rng_make(16);
+	struct shadow_log log;
+	struct rig rig;
+
+	(void)state;
+	shadow_log_make(&log, SHADOW_LOG_SIZE, 0);
+	start_logging(&rig, &log);
+	assert_true(rig_do(&rig, SILT_VHOST_SET_LOG_FD, NULL, 0, &old, 1));
+	assert_true(rig_do(&rig, SILT_VHOST_SET_LOG_FD, NULL, 0, &new, 1));
+	traffic(&rig, &rng, 2);
+	assert_int_equal(events(old), 0);
+	assert_true(events(new) > 0);
+	rig_fini(&rig);
+	shadow_log_free(&log);
+	close(old);
+	close(new);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_matrix),
 		cmocka_unit_test(test_flushed_before_answered),
 		cmocka_unit_test(test_on_off_on),
+		cmocka_unit_test(test_region_comes),
+		cmocka_unit_test(test_ring_logged_elsewhere),
 		cmocka_unit_test(test_kept_marks_grow_with_memory),
 		cmocka_unit_test(test_pending_marks_are_kept),
 		cmocka_unit_test(test_kept_marks_after_off_and_on),
@@ -578,6 +657,7 @@ int main(void)
 		cmocka_unit_test(test_old_log),
 		cmocka_unit_test(test_a_thousand_logs),
 		cmocka_unit_test(test_log_fd),
+		cmocka_unit_test(test_new_log_fd),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
