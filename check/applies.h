@@ -11,7 +11,8 @@
 /* What decides which scenarios can be run on a backend. */
 struct check_applies {
 	uint64_t features;
-	uint64_t protocol;
+	uint64_t protocol;	   /* features that the checker uses always, */
+	uint64_t offered_protocol; /* and all that are offered */
 	uint64_t queues;
 	const struct check_blk_disk *disk;
 	bool our_disk;	     /* it holds nothing that matters, or the user allows writes */

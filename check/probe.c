@@ -131,6 +131,7 @@ static int learn(struct check_scenario_env *env, struct check_session *s, struct
 		return ret;
 	a->features = s->offered;
 	a->protocol = s->protocol;
+	a->offered_protocol = s->offered_protocol;
 	if (!a->unfit && check_target_has_image(env->target))
 		return read_image(env->disk) < 0 ? check_session_error(s, "%s", silt_errmsg()) : 0;
 	if (!a->unfit)

@@ -68,13 +68,13 @@ static unsigned int value(const struct check_trial *run, enum check_axis_id axis
 
 /* ---- Logs ------------------------------------------------------------------------------------ */
 
-static struct check_session_log *log_in_use(struct check_trial *run)
+struct check_session_log *check_trial_log(struct check_trial *run)
 {
 	return &run->logs[run->nlogs - 1];
 }
 
 /* Take what was marked in a log. */
-static int harvest(struct check_trial *run, struct check_session_log *log)
+int check_trial_harvest(struct check_trial *run, struct check_session_log *log)
 {
 	silt_bitmap_clear_range(run->marked, 0, run->compare->npages);
 	return silt_log_harvest(log->map, run->marked) < 0 ? internal(run) : 0;
@@ -89,7 +89,7 @@ static int next_log(struct check_trial *run)
 	if (check_session_log_create(&run->logs[run->nlogs], run->compare->npages, offset) < 0)
 		return internal(run);
 	run->nlogs++;
-	return check_session_set_log(&run->session, log_in_use(run));
+	return check_session_set_log(&run->session, check_trial_log(run));
 }
 
 /* From here on everything that the backend stores has to be in the log in use. */
@@ -106,7 +106,7 @@ static bool logs_rings(const struct check_trial *run)
 }
 
 /* As a monitor does it on a running device: the log, then the features, then the rings. */
-static int logging_on(struct check_trial *run)
+int check_trial_logging_on(struct check_trial *run)
 {
 	int ret = next_log(run);
 
@@ -118,8 +118,8 @@ static int logging_on(struct check_trial *run)
 }
 
 /* Compare a span that ended; what is not in its log is worth keeping. */
-static int end_span(struct check_trial *run,
-		    int (*compare)(struct check_compare *, const uint64_t *))
+int check_trial_end_span(struct check_trial *run,
+			 int (*compare)(struct check_compare *, const uint64_t *))
 {
 	unsigned int misses = run->compare->misses.n;
 
@@ -133,33 +133,33 @@ static int end_span(struct check_trial *run,
 /* Exchange the log for a fresh one, harvest the old one, and compare. */
 static int replace_log(struct check_trial *run)
 {
-	struct check_session_log old = *log_in_use(run);
+	struct check_session_log old = *check_trial_log(run);
 	int ret = next_log(run);
 
 	if (ret == 0)
-		ret = harvest(run, &old);
+		ret = check_trial_harvest(run, &old);
 	if (ret == 0)
-		ret = end_span(run, check_compare_span);
+		ret = check_trial_end_span(run, check_compare_span);
 	if (ret == 0)
 		check_session_poison_rings(&run->session);
 	return ret;
 }
 
 /* Stop the rings, harvest for the last time, compare. */
-static int stop(struct check_trial *run)
+int check_trial_stop(struct check_trial *run)
 {
 	int ret = check_session_stop(&run->session);
 
 	if (ret == 0)
-		ret = harvest(run, log_in_use(run));
+		ret = check_trial_harvest(run, check_trial_log(run));
 	if (ret == 0)
-		ret = end_span(run, check_compare_end);
+		ret = check_trial_end_span(run, check_compare_end);
 	/* By the next answer, whatever came too late has come, and no log will show it. */
 	if (ret == 0)
 		ret = check_session_barrier(&run->session);
 	silt_bitmap_clear_range(run->marked, 0, run->compare->npages);
 	if (ret == 0)
-		ret = end_span(run, check_compare_late);
+		ret = check_trial_end_span(run, check_compare_late);
 	run->watching = false;
 	return ret;
 }
@@ -180,7 +180,7 @@ static int build(struct check_trial *run, unsigned int n)
 	return 0;
 }
 
-static int submit(struct check_trial *run, unsigned int first, unsigned int end)
+int check_trial_submit(struct check_trial *run, unsigned int first, unsigned int end)
 {
 	unsigned int i;
 	int ret = 0;
@@ -207,7 +207,7 @@ static void own_requests(struct check_trial *run, unsigned int first)
 	}
 }
 
-static int prepare(struct check_trial *run, unsigned int n, unsigned int *first)
+int check_trial_prepare(struct check_trial *run, unsigned int n, unsigned int *first)
 {
 	int ret;
 
@@ -217,8 +217,7 @@ static int prepare(struct check_trial *run, unsigned int n, unsigned int *first)
 	return ret;
 }
 
-/* What is cached is read at once: make the disk a little slower. */
-static void drop_cache(const struct check_trial *run)
+void check_trial_drop_cache(const struct check_trial *run)
 {
 	int image = run->env->disk->image;
 
@@ -226,7 +225,7 @@ static void drop_cache(const struct check_trial *run)
 		posix_fadvise(image, 0, 0, POSIX_FADV_DONTNEED);
 }
 
-static void spin_us(uint64_t us)
+void check_trial_spin_us(uint64_t us)
 {
 	struct timespec now;
 	uint64_t start;
@@ -248,9 +247,9 @@ static void rewrite_descs(struct check_trial *run, unsigned int first)
 	if (value(run, AXIS_DESCS) != DESCS_REWRITTEN)
 		return;
 	for (us = 0; us < NOTICE_US && check_session_wants_kicks(&run->session); us++)
-		spin_us(1);
+		check_trial_spin_us(1);
 	for (i = first; i < run->nrequests; i++) {
-		spin_us(check_random_below(&run->builder.random, REWRITE_US));
+		check_trial_spin_us(check_random_below(&run->builder.random, REWRITE_US));
 		if (!run->requests[i].done)
 			check_session_rewrite(&run->session, &run->requests[i]);
 	}
@@ -261,9 +260,9 @@ static int work_at_once(struct check_trial *run, unsigned int n)
 	unsigned int first;
 	int ret;
 
-	ret = prepare(run, n, &first);
+	ret = check_trial_prepare(run, n, &first);
 	if (ret == 0)
-		ret = submit(run, first, run->nrequests);
+		ret = check_trial_submit(run, first, run->nrequests);
 	if (ret < 0)
 		return ret;
 	rewrite_descs(run, first);
@@ -277,7 +276,7 @@ static int work_rewriting(struct check_trial *run)
 	int ret = 0;
 
 	for (i = 0; i < REWRITE_ROUNDS && !ret; i++) {
-		drop_cache(run);
+		check_trial_drop_cache(run);
 		ret = work_at_once(run, REWRITE_BATCH / run->session.nqueues);
 	}
 	return ret;
@@ -325,10 +324,10 @@ static int work_during(struct check_trial *run)
 	int ret = 0;
 
 	for (i = 0; i < DURING_ROUNDS && !ret; i++) {
-		drop_cache(run);
-		ret = prepare(run, during_batch(run), &first);
+		check_trial_drop_cache(run);
+		ret = check_trial_prepare(run, during_batch(run), &first);
 		if (ret == 0)
-			ret = submit(run, first, run->nrequests);
+			ret = check_trial_submit(run, first, run->nrequests);
 		if (ret == 0)
 			ret = switch_during(run);
 		if (ret == 0)
@@ -373,10 +372,10 @@ static int last_requests(struct check_trial *run)
 
 	if (value(run, AXIS_LAST) != LAST_UNWAITED)
 		return 0;
-	drop_cache(run);
+	check_trial_drop_cache(run);
 	run->builder.large = true;
-	ret = prepare(run, room < most ? room : most, &first);
-	return ret < 0 ? ret : submit(run, first, run->nrequests);
+	ret = check_trial_prepare(run, room < most ? room : most, &first);
+	return ret < 0 ? ret : check_trial_submit(run, first, run->nrequests);
 }
 
 /* ---- The scenario ---------------------------------------------------------------------------- */
@@ -411,7 +410,7 @@ static int finish(struct check_trial *run)
 
 	if (ret == 0)
 		ret = last_requests(run);
-	return ret < 0 ? ret : stop(run);
+	return ret < 0 ? ret : check_trial_stop(run);
 }
 
 /* Requests are in flight while logging comes on, if the log is to be exchanged during requests. */
@@ -421,13 +420,13 @@ static int on_during(struct check_trial *run)
 	int ret;
 
 	if (value(run, AXIS_REPLACE) != REPLACE_DURING)
-		return logging_on(run);
-	drop_cache(run);
-	ret = prepare(run, during_batch(run), &first);
+		return check_trial_logging_on(run);
+	check_trial_drop_cache(run);
+	ret = check_trial_prepare(run, during_batch(run), &first);
 	if (ret == 0)
-		ret = submit(run, first, run->nrequests);
+		ret = check_trial_submit(run, first, run->nrequests);
 	if (ret == 0)
-		ret = logging_on(run);
+		ret = check_trial_logging_on(run);
 	return ret < 0 ? ret : check_session_wait(&run->session);
 }
 
@@ -445,7 +444,7 @@ static int run_on(struct check_trial *run)
 	if (ret == 0)
 		ret = check_session_start(&run->session);
 	if (ret == 0)
-		ret = logging_on(run);
+		ret = check_trial_logging_on(run);
 	return ret < 0 ? ret : finish(run);
 }
 
@@ -464,14 +463,14 @@ static int run_toggle(struct check_trial *run)
 	if (ret == 0)
 		ret = watched_work(run);
 	if (ret == 0)
-		ret = stop(run);
+		ret = check_trial_stop(run);
 	if (ret == 0)
 		ret = check_session_start(s);
 	if (ret == 0)
 		ret = check_session_logging(s, false, false);
 	/* Marks until now are of no use; there must be none from now on. */
 	if (ret == 0)
-		ret = harvest(run, log_in_use(run));
+		ret = check_trial_harvest(run, check_trial_log(run));
 	if (ret == 0)
 		ret = work_at_once(run, 2);
 	if (ret == 0)
@@ -565,7 +564,8 @@ static void describe_rings(struct check_trial *run)
 	}
 }
 
-static int run_connected(struct check_trial *run, const struct check_random *random)
+static int run_connected(struct check_trial *run, const struct check_random *random,
+			 const struct check_trial_mode *mode)
 {
 	int ret;
 
@@ -575,6 +575,12 @@ static int run_connected(struct check_trial *run, const struct check_random *ran
 	if (ret < 0)
 		return ret;
 	describe_rings(run);
+	return mode->run(run, mode->arg);
+}
+
+static int run_snapshot(struct check_trial *run, const void *arg)
+{
+	(void)arg;
 	switch (value(run, AXIS_LOGGING)) {
 	case LOGGING_TOGGLE:
 		return run_toggle(run);
@@ -624,13 +630,14 @@ static void close_logs(struct check_trial *run)
 }
 
 static void reset(struct check_trial *run, const struct check_scenario *scenario,
-		  struct check_random *random)
+		  uint64_t more_protocol, struct check_random *random)
 {
 	run->scenario = scenario;
 	run->session = (struct check_session){.target = run->env->target,
 					      .guest = run->env->guest,
 					      .places = &run->places,
-					      .trace = run->env->trace};
+					      .trace = run->env->trace,
+					      .more_protocol = more_protocol};
 	run->places.n = 0;
 	run->nrequests = run->nlogs = 0;
 	run->stale = 0;
@@ -641,15 +648,16 @@ static void reset(struct check_trial *run, const struct check_scenario *scenario
 	check_guest_reset(run->env->guest, random);
 }
 
-void check_trial_run(struct check_trial *run, const struct check_scenario *scenario)
+void check_trial_run_mode(struct check_trial *run, const struct check_scenario *scenario,
+			  const struct check_trial_mode *mode)
 {
 	struct check_random random = check_random_named(run->env->seed, scenario->name);
 	int ret;
 
-	reset(run, scenario, &random);
+	reset(run, scenario, mode->more_protocol, &random);
 	ret = check_session_open(&run->session);
 	if (ret == 0)
-		ret = run_connected(run, &random);
+		ret = run_connected(run, &random, mode);
 	run->broken = ret < 0;
 	if (ret == 0) {
 		verify_answers(run);
@@ -658,4 +666,11 @@ void check_trial_run(struct check_trial *run, const struct check_scenario *scena
 	strcpy(run->error, ret < 0 ? run->session.error : run->session.wrong);
 	check_session_close(&run->session, run->broken);
 	close_logs(run);
+}
+
+void check_trial_run(struct check_trial *run, const struct check_scenario *scenario)
+{
+	static const struct check_trial_mode snapshot = {.run = run_snapshot};
+
+	check_trial_run_mode(run, scenario, &snapshot);
 }

@@ -48,10 +48,53 @@ struct check_trial {
 int check_trial_create(struct check_trial *run, const struct check_scenario_env *env);
 void check_trial_destroy(struct check_trial *run);
 
+/* A way to run scenarios. */
+struct check_trial_mode {
+	uint64_t more_protocol; /* features that it needs besides the usual ones */
+	/*
+	 * What is done once the backend is connected and the rings have their places, until they
+	 * are stopped. Return: 0 or -errno with run->session.error.
+	 */
+	int (*run)(struct check_trial *run, const void *arg);
+	const void *arg;
+};
+
+void check_trial_run_mode(struct check_trial *run, const struct check_scenario *scenario,
+			  const struct check_trial_mode *mode);
+
 /*
  * Run one scenario on a connection of its own. What the backend does wrong is left in run->error
  * and run->compare->misses.
  */
 void check_trial_run(struct check_trial *run, const struct check_scenario *scenario);
+
+/*
+ * What modes are made of. All return 0 or -errno with run->session.error.
+ */
+
+/* The log in use. */
+struct check_session_log *check_trial_log(struct check_trial *run);
+
+/* As a monitor does it on a running device: a new log, the features, the rings. A span begins. */
+int check_trial_logging_on(struct check_trial *run);
+
+/* Take what was marked in a log into run->marked. */
+int check_trial_harvest(struct check_trial *run, struct check_session_log *log);
+
+/* Compare a span that ended with run->marked. */
+int check_trial_end_span(struct check_trial *run,
+			 int (*compare)(struct check_compare *, const uint64_t *));
+
+/* Stop the rings, harvest for the last time, compare. */
+int check_trial_stop(struct check_trial *run);
+
+/* Build @n requests for each queue; @first is set to the first one. Then give them to the device.
+ */
+int check_trial_prepare(struct check_trial *run, unsigned int n, unsigned int *first);
+int check_trial_submit(struct check_trial *run, unsigned int first, unsigned int end);
+
+/* What is cached is read at once: make the disk a little slower. */
+void check_trial_drop_cache(const struct check_trial *run);
+void check_trial_spin_us(uint64_t us);
 
 #endif

@@ -78,7 +78,6 @@ static void trace_message(void *arg, const struct silt_vhost_msg *msg, bool from
 
 static int negotiate(struct check_session *s)
 {
-	uint64_t offered = 0;
 	int ret = silt_frontend_set_owner(s->f);
 
 	if (ret < 0)
@@ -88,10 +87,10 @@ static int negotiate(struct check_session *s)
 		return check_session_failed(s, ret, "GET_FEATURES");
 	if (!(s->offered & SILT_VHOST_F_PROTOCOL_FEATURES))
 		return 0;
-	ret = silt_frontend_get_protocol_features(s->f, &offered);
+	ret = silt_frontend_get_protocol_features(s->f, &s->offered_protocol);
 	if (ret < 0)
 		return check_session_failed(s, ret, "GET_PROTOCOL_FEATURES");
-	s->protocol = offered & (PROTOCOL_FEATURES | s->more_protocol);
+	s->protocol = s->offered_protocol & (PROTOCOL_FEATURES | s->more_protocol);
 	ret = silt_frontend_set_protocol_features(s->f, s->protocol);
 	return ret < 0 ? check_session_failed(s, ret, "SET_PROTOCOL_FEATURES") : 0;
 }
@@ -125,6 +124,14 @@ int check_session_open(struct check_session *s)
 		ret = connect_and_negotiate(s);
 	}
 	return ret;
+}
+
+int check_session_reconnect(struct check_session *s)
+{
+	check_target_release(s->target, s->f, true);
+	s->f = NULL;
+	s->error[0] = '\0';
+	return connect_and_negotiate(s);
 }
 
 static void close_queue(struct check_session_queue *q)

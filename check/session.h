@@ -56,7 +56,8 @@ struct check_session {
 	struct silt_frontend *f;
 	FILE *trace;
 	int timeout_ms;
-	uint64_t offered;	/* features */
+	uint64_t offered; /* features */
+	uint64_t offered_protocol;
 	uint64_t protocol;	/* features that were acknowledged */
 	uint64_t more_protocol; /* to acknowledge besides those that the checker needs */
 	uint64_t features;	/* to acknowledge, without VHOST_F_LOG_ALL */
@@ -75,6 +76,9 @@ struct check_session {
  * more_protocol.
  */
 int check_session_open(struct check_session *s);
+
+/* Connect again with a backend that is started again: the rings stay as they are. */
+int check_session_reconnect(struct check_session *s);
 
 /* Close the connection and free everything, whatever state it is in. */
 void check_session_close(struct check_session *s, bool broken);

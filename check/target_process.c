@@ -202,13 +202,20 @@ bool check_process_terminate(struct check_target *t, int timeout_ms)
 	return !t->pid;
 }
 
-void check_process_end(struct check_target *t)
+void check_process_kill(struct check_target *t)
 {
-	if (check_process_terminate(t, END_MS))
+	check_process_reap(t);
+	if (!t->pid)
 		return;
 	kill(-t->pid, SIGKILL);
 	waitpid(t->pid, &t->status, 0);
 	forget(t);
+}
+
+void check_process_end(struct check_target *t)
+{
+	if (!check_process_terminate(t, END_MS))
+		check_process_kill(t);
 }
 
 /* The last lines of what the backend printed. */

@@ -23,6 +23,9 @@ bool check_process_terminate(struct check_target *t, int timeout_ms);
 /* End it: SIGTERM, then SIGKILL. Does nothing if none runs. */
 void check_process_end(struct check_target *t);
 
+/* End it with SIGKILL, and wait until it has ended. Does nothing if none runs. */
+void check_process_kill(struct check_target *t);
+
 int64_t check_process_now_ms(void);
 
 #endif
