@@ -7,26 +7,36 @@
 #include "base/err.h"
 #include "blk/remover.h"
 
-static void __attribute__((noreturn)) wait_and_remove(const struct blk_socket *s, int fd)
+static bool hear(int fd)
 {
 	char byte;
 	ssize_t n;
 
+	do
+		n = read(fd, &byte, 1);
+	while (n < 0 && errno == EINTR);
+	return n == 1;
+}
+
+static bool tell(int fd)
+{
+	return write(fd, "", 1) == 1;
+}
+
+static void __attribute__((noreturn)) wait_and_remove(const struct blk_socket *s, int fd)
+{
 	prctl(PR_SET_NAME, "silt-blk-remove");
 	/* Whatever else is open is to be closed when the process that serves closes it. */
 	dup2(fd, 0);
 	close_range(1, ~0U, 0);
-	do
-		n = read(0, &byte, 1);
-	while (n < 0 && errno == EINTR);
-	if (n == 1)
+	if (tell(0) && hear(0))
 		blk_socket_remove(s);
 	_exit(0);
 }
 
 int blk_remover_start(struct blk_remover *r, const struct blk_socket *s)
 {
-	int fds[2];
+	int fds[2], err;
 	pid_t pid;
 
 	r->fd = -1;
@@ -37,25 +47,25 @@ int blk_remover_start(struct blk_remover *r, const struct blk_socket *s)
 	pid = fork();
 	if (!pid)
 		wait_and_remove(s, fds[1]);
+	err = errno;
 	close(fds[1]);
 	if (pid < 0) {
 		close(fds[0]);
-		return silt_err_sys(errno, "no process to remove %s at the end", s->path);
+		return silt_err_sys(err, "no process to remove %s at the end", s->path);
 	}
 	r->fd = fds[0];
+	/* Until then it listens as well, and would go on if this process were killed. */
+	hear(r->fd);
 	return 0;
 }
 
 void blk_remover_finish(struct blk_remover *r)
 {
-	char byte = 0;
-
 	if (r->fd < 0)
 		return;
 	/* The other end is closed when the file is gone. */
-	if (write(r->fd, &byte, 1) == 1)
-		while (read(r->fd, &byte, 1) < 0 && errno == EINTR)
-			;
+	if (tell(r->fd))
+		hear(r->fd);
 	close(r->fd);
 	r->fd = -1;
 }
