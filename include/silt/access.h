@@ -20,7 +20,8 @@ SILT_BEGIN_DECLS
  *
  * The table is a section of the program or library that the inline functions were compiled into.
  * silt_access_install() and silt_access_register() are inline so that they name the table of the
- * module that calls them: call one of them once in each module that uses this header or log.h.
+ * module that calls them: call one of them once in each module that uses this header or log.h. Such
+ * a module must not be unloaded: handlers would go on reading its table.
  */
 
 /* One line of an exception table; both are relative to their own address. */
@@ -102,7 +103,11 @@ SILT_API bool silt_access_handle(int sig, const void *info, void *context);
  */
 SILT_API int silt_access_add_range(const void *addr, size_t len);
 
-/** silt_access_del_range() - undo one silt_access_add_range() with the same arguments. */
+/**
+ * silt_access_del_range() - undo one silt_access_add_range() with the same arguments
+ *
+ * Thread, Owns, Blocks: as silt_access_add_range().
+ */
 SILT_API void silt_access_del_range(const void *addr, size_t len);
 
 /*
@@ -133,7 +138,7 @@ static inline bool silt_access_store64(uint64_t *p, uint64_t val);
  *
  * No order between the bytes. After a fault any prefix may have been copied.
  *
- * Return: true, or false if it faulted.
+ * Return: true, or false if it faulted. Thread, Owns, Blocks: as the accesses above.
  */
 SILT_API bool silt_access_copy(void *dst, const void *src, size_t len);
 
@@ -145,7 +150,7 @@ SILT_API bool silt_access_fill(void *dst, uint8_t byte, size_t len);
  *
  * A locked instruction on x86-64 (cheaper than mfence), dmb ish on arm64.
  *
- * Thread: any. Blocks: never.
+ * Thread: any. Owns: nothing. Blocks: never.
  */
 static inline void silt_fence(void);
 

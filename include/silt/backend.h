@@ -85,7 +85,16 @@ struct silt_backend_ops {
 SILT_API int silt_backend_create(const struct silt_backend_ops *ops, void *dev, int fd,
 				 struct silt_backend **out);
 
-/** silt_backend_destroy() - stop all queues, flush their marks, close the connection. */
+/*
+ * Where a function below does not say otherwise: Thread: the control thread. Owns: nothing. Blocks:
+ * never.
+ */
+
+/**
+ * silt_backend_destroy() - stop all queues, flush their marks, close the connection
+ *
+ * @b may be NULL. Blocks: in queue_stop.
+ */
 SILT_API void silt_backend_destroy(struct silt_backend *b);
 
 /** silt_backend_fd() - the socket, to poll for POLLIN. */
@@ -101,7 +110,7 @@ SILT_API int silt_backend_fd(const struct silt_backend *b);
  * Return: 0; -ECONNRESET the frontend closed; -EPROTO and others: the connection is no longer
  * usable, silt_errmsg() names the message and the rule; call silt_backend_destroy().
  *
- * Thread: the control thread. Owns: nothing. Blocks: in the device's callbacks; never on the peer
+ * Blocks: in the device's callbacks; never on the peer
  * for longer than a second, the time it has to take an answer.
  */
 SILT_API int silt_backend_process(struct silt_backend *b);
@@ -113,22 +122,30 @@ SILT_API int silt_backend_process(struct silt_backend *b);
  */
 SILT_API uint64_t silt_backend_refusals(const struct silt_backend *b, const char **last);
 
-/** silt_backend_call() - call the guest: what to do when silt_virtq_publish() returned 1. */
+/**
+ * silt_backend_call() - call the guest: what to do when silt_virtq_publish() returned 1
+ * @b: the backend
+ * @q: the queue's index
+ *
+ * Thread: the queue's, while it runs the queue.
+ */
 SILT_API void silt_backend_call(struct silt_backend *b, unsigned int q);
 
 /**
  * silt_backend_queue_error() - tell the frontend (through the vring error fd) that a queue broke
+ * @b: the backend
+ * @q: the queue's index
  *
  * For a queue thread whose silt_virtq_pop() or _publish() failed, or whose log is in trouble.
- * silt_backend_call() and this are for the queue's own thread, while it runs the queue.
+ *
+ * Thread: the queue's, while it runs the queue.
  */
 SILT_API void silt_backend_queue_error(struct silt_backend *b, unsigned int q);
 
 /**
  * silt_backend_log_trouble() - flags of enum silt_log_trouble of the log in use, 0 if all is well
  *
- * Thread: the control thread. A log in trouble stays in use; when the next one comes, all of guest
- * memory is marked in it (law 9).
+ * A log in trouble stays in use; when the next one comes, all of guest memory is marked in it.
  */
 SILT_API unsigned int silt_backend_log_trouble(const struct silt_backend *b);
 

@@ -16,14 +16,14 @@ SILT_BEGIN_DECLS
  * negotiated each request asks for an answer and waits for it, so that success means the backend
  * said so. Every call is bounded by the frontend's timeout.
  *
- * All functions return 0 (or a value where said), or: -ETIMEDOUT no answer in time; -ECONNRESET the
- * backend closed; -EREMOTEIO the backend refused the request; -EPROTO the answer breaks the
- * specification (silt_errmsg() says how); -EOPNOTSUPP the protocol feature that the request needs
- * was not negotiated; -errno. After any of them but -EREMOTEIO and -EOPNOTSUPP the connection is
- * unusable.
+ * All functions return 0 (or a value where said), or: -EINVAL an argument is out of bounds;
+ * -ETIMEDOUT no answer in time; -ECONNRESET the backend closed; -EREMOTEIO the backend refused the
+ * request; -EPROTO the answer breaks the specification (silt_errmsg() says how); -EOPNOTSUPP the
+ * protocol feature that the request needs was not negotiated; -errno. After any of them but
+ * -EINVAL, -EREMOTEIO and -EOPNOTSUPP the connection is unusable.
  *
  * Thread: one at a time for each frontend. Owns: fds passed in stay the caller's. Blocks: up to the
- * timeout.
+ * timeout. Source: QEMU's docs/interop/vhost-user.rst.
  */
 struct silt_frontend;
 
@@ -44,7 +44,16 @@ SILT_API int silt_frontend_connect(const char *path, int timeout_ms, struct silt
 /** silt_frontend_destroy() - close the connection. @f may be NULL. */
 SILT_API void silt_frontend_destroy(struct silt_frontend *f);
 
+/** silt_frontend_fd() - the socket, to see whether the backend closed it. Blocks: never. */
 SILT_API int silt_frontend_fd(const struct silt_frontend *f);
+
+/**
+ * silt_frontend_trace() - have a function called for each message from now on
+ * @fn:  the function, or NULL for none
+ * @arg: handed to it
+ *
+ * Blocks: never.
+ */
 SILT_API void silt_frontend_trace(struct silt_frontend *f, silt_frontend_trace_fn *fn, void *arg);
 
 /** Features the backend offered, and those acknowledged; protocol features likewise. */

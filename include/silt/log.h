@@ -59,11 +59,17 @@ SILT_API int silt_log_map(int fd, uint64_t size, uint64_t offset, struct silt_lo
  */
 SILT_API int silt_log_hold(uint64_t npages, struct silt_log **out);
 
-/** Take one more reference. Return: @log. Thread: any. */
+/** Take one more reference. Return: @log. Thread: any. Owns: give it back. Blocks: never. */
 SILT_API struct silt_log *silt_log_get(struct silt_log *log);
 
-/** Give a reference back; the last one unmaps. @log may be NULL. Thread: any. */
+/**
+ * Give a reference back; the last one unmaps. @log may be NULL. Thread: any. Blocks: in munmap().
+ */
 SILT_API void silt_log_put(struct silt_log *log);
+
+/*
+ * What the four functions below say of a log: Thread: any. Owns: nothing. Blocks: never.
+ */
 
 /** silt_log_pages() - 4 KiB pages of guest memory that the log covers, from address 0. */
 SILT_API uint64_t silt_log_pages(const struct silt_log *log);
@@ -80,7 +86,7 @@ enum silt_log_trouble {
 	SILT_LOG_OUTSIDE = 1 << 1, /* a mark lay beyond the log's end */
 };
 
-/** silt_log_trouble() - flags of enum silt_log_trouble, 0 if all is well. Thread: any. */
+/** silt_log_trouble() - flags of enum silt_log_trouble, 0 if all is well. */
 SILT_API unsigned int silt_log_trouble(const struct silt_log *log);
 
 /** silt_log_set_trouble() - what writers call; also for an owner who knows of a loss. */
@@ -190,15 +196,14 @@ static inline void silt_log_flush(struct silt_log_writer *w);
 SILT_API void silt_log_write_call(struct silt_log_writer *w, uint64_t gpa, uint64_t len);
 SILT_API void silt_log_flush_call(struct silt_log_writer *w);
 
-/*
- * The monitor side's one primitive, so that both ends of the format stand in one place.
- *
+/**
  * silt_log_harvest() - exchange the words of a log with zero
  * @log:  the log
  * @dst:  private bitmap of silt_log_pages(@log) bits; harvested bits are ORed into it
  *
- * One full fence stands between the last exchange and the return, so pages read after it are at
- * least as new as the marks (law 2).
+ * The monitor side's one primitive, so that both ends of the format stand in one place. One full
+ * fence stands between the last exchange and the return, so pages read after it are at least as new
+ * as the marks.
  *
  * Return: bits taken that were not yet set in @dst; -EFAULT if the log faulted (its bits from there
  * on are unknown: count them as dirty).

@@ -51,7 +51,8 @@ SILT_API int silt_memory_create(struct silt_memory **out);
  *
  * Return: 0, or: -EINVAL size 0, or an address or offset that wraps, or the region ends beyond the
  * file's end; -EEXIST overlap with another region by guest or by user address; -E2BIG too many
- * regions; -ENOMEM; -errno of fstat() or mmap().
+ * regions; -ENODEV not a regular file; -EACCES not open for reading and writing; -EPERM sealed
+ * against writing; -ENOMEM; -errno of fstat() or mmap().
  *
  * Thread: any. Owns: as said above. Blocks: in mmap().
  */
@@ -72,7 +73,7 @@ SILT_API int silt_memory_add(const struct silt_memory *old, const struct silt_me
 SILT_API int silt_memory_remove(const struct silt_memory *old, uint64_t gpa, uint64_t user_addr,
 				uint64_t size, struct silt_memory **out);
 
-/** Take one more reference. Return: @m. Thread: any. */
+/** Take one more reference. Return: @m. Thread: any. Owns: give it back. Blocks: never. */
 SILT_API struct silt_memory *silt_memory_get(struct silt_memory *m);
 
 /** Give a reference back; the last one unmaps. @m may be NULL. Thread: any. Blocks: in munmap(). */
@@ -98,6 +99,11 @@ SILT_API void *silt_memory_translate(const struct silt_memory *m, uint64_t gpa, 
  * Return: the host address, or NULL. Thread, Owns, Blocks: as silt_memory_translate().
  */
 SILT_API void *silt_memory_user_to_hva(const struct silt_memory *m, uint64_t addr, uint64_t len);
+
+/*
+ * The functions below read a map, which never changes. Thread: any. Owns: nothing; what they return
+ * is valid while the caller's reference to @m lasts. Blocks: never.
+ */
 
 /** silt_memory_end() - one past the last guest-physical byte of the last region; 0 if empty. */
 SILT_API uint64_t silt_memory_end(const struct silt_memory *m);

@@ -189,6 +189,7 @@ struct silt_vhost_rx {
 
 /**
  * silt_vhost_recv() - go on receiving one message, without blocking
+ * @fd: a connected Unix stream socket
  * @rx: the message so far; when it is complete, take rx->msg (its fds are then the caller's) and
  *      call silt_vhost_rx_reset()
  *
@@ -201,6 +202,8 @@ struct silt_vhost_rx {
  */
 SILT_API int silt_vhost_recv(int fd, struct silt_vhost_rx *rx);
 
+/* The functions below: Thread: one at a time for each message. Owns: nothing. Blocks: never. */
+
 /** silt_vhost_rx_reset() - be ready for the next message; does not close fds. */
 SILT_API void silt_vhost_rx_reset(struct silt_vhost_rx *rx);
 
@@ -210,7 +213,11 @@ SILT_API void silt_vhost_rx_discard(struct silt_vhost_rx *rx);
 /** silt_vhost_close_fds() - close a message's fds, and set msg->nfds to 0. */
 SILT_API void silt_vhost_close_fds(struct silt_vhost_msg *msg);
 
-/** silt_vhost_request_name() - "SET_LOG_BASE"; "request 99" for one that silt does not know. */
+/**
+ * silt_vhost_request_name() - "SET_LOG_BASE"; "request 99" for one that silt does not know
+ *
+ * Return: a string, valid until this thread's next call. Thread: any.
+ */
 SILT_API const char *silt_vhost_request_name(uint32_t request);
 
 /**

@@ -35,8 +35,13 @@ struct silt_virtq_layout {
 /* ---- Device end ------------------------------------------------------------------------------ */
 
 /**
- * The device end of one queue. It belongs to the thread that runs the queue; setters are for that
- * thread, or for any other while it is parked.
+ * The device end of one queue. It belongs to the thread that runs the queue.
+ *
+ * Where a function below does not say otherwise:
+ *
+ * Thread: the one that runs the queue, or any other while that one is parked.
+ * Owns:   nothing.
+ * Blocks: never; in munmap() where it gives back the last reference to a log or a memory map.
  */
 struct silt_virtq;
 
@@ -56,6 +61,7 @@ struct silt_virtq_elem {
 
 /**
  * silt_virtq_create() - a queue without a ring
+ * @out: the queue
  *
  * Return: 0 or -ENOMEM. Thread: any. Owns: free with silt_virtq_destroy(). Blocks: never.
  */
@@ -71,10 +77,10 @@ SILT_API void silt_virtq_destroy(struct silt_virtq *vq);
  * @mem:        guest memory for descriptors' addresses; the queue takes its own reference
  * @last_avail: available index to go on from (SET_VRING_BASE)
  *
- * Return: 0; -EINVAL num is no power of two up to 32768 or an address is misaligned; -EFAULT the
- * used index cannot be read; -ENOMEM. The used index goes on from what the ring holds.
+ * Return: 0; -EINVAL num is no power of two up to 32768 or an address is missing or misaligned;
+ * -EFAULT the used index cannot be read; -ENOMEM. The used index goes on from what the ring holds.
  *
- * Thread: see struct silt_virtq. Owns: the layout's memory must outlive silt_virtq_stop().
+ * Owns: a reference to @mem; the layout's memory must outlive silt_virtq_stop().
  */
 SILT_API int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_layout *layout,
 			      struct silt_memory *mem, uint16_t last_avail);
@@ -88,7 +94,15 @@ SILT_API int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_lay
  */
 SILT_API uint16_t silt_virtq_stop(struct silt_virtq *vq);
 
-/** silt_virtq_set_memory() - translate through @mem from now on; what is in flight stays. */
+/**
+ * silt_virtq_set_memory() - translate through another memory map from now on
+ * @vq:  the queue
+ * @mem: the map, or NULL for none; the queue takes its own reference
+ *
+ * Elements in flight keep the old map, and so the addresses in them, until they are pushed.
+ *
+ * Owns: a reference to @mem.
+ */
 SILT_API void silt_virtq_set_memory(struct silt_virtq *vq, struct silt_memory *mem);
 
 /**
@@ -102,6 +116,8 @@ SILT_API void silt_virtq_set_memory(struct silt_virtq *vq, struct silt_memory *m
  * Pending marks go to the old log first; nothing reaches the old log afterwards. Elements in
  * flight are marked in the new one. If another process ran the ring before this one (see
  * silt_virtq_set_inflight()), the whole used ring is marked in the first log that @used is on for.
+ *
+ * Owns: a reference to @log. Source: vhost-user specification, section Migration.
  */
 SILT_API void silt_virtq_set_log(struct silt_virtq *vq, struct silt_log *log, bool data, bool used,
 				 uint64_t used_gpa);
@@ -128,7 +144,7 @@ SILT_API void silt_virtq_set_log(struct silt_virtq *vq, struct silt_log *log, bo
  * could not tell what was in flight); -EPROTO the region's contents break the specification or do
  * not fit the ring; -EFAULT; -ENOMEM. After an error the queue must be stopped.
  *
- * Thread: see struct silt_virtq. Owns: the region must outlive silt_virtq_stop().
+ * Owns: the region must outlive silt_virtq_stop().
  * Source: vhost-user specification, section Inflight I/O tracking, split virtqueue.
  */
 SILT_API int silt_virtq_set_inflight(struct silt_virtq *vq, void *region, uint16_t size);
@@ -146,20 +162,28 @@ SILT_API const struct silt_log_counters *silt_virtq_counters(const struct silt_v
 
 /**
  * silt_virtq_pop() - take the next available buffer
- * @vq: the queue
- * @out: the element; it is the queue's, in use until silt_virtq_push()
+ * @vq:  the queue
+ * @out: the element
  *
  * Return: 1 with an element, 0 if none is available; -EPROTO if the ring or the chain breaks the
  * specification; -EFAULT if guest memory cannot be read, an address is outside it, or the inflight
  * region cannot be accessed; -ENOMEM.
  * After an error the queue is broken: pop returns the same error until the next
  * silt_virtq_start(). Elements in flight may still be pushed.
+ *
+ * Owns: the element is the queue's; it is the caller's to use until silt_virtq_push().
+ * Source: VIRTIO 1.2, sections 2.7.5 (descriptor table) and 2.7.6 (available ring).
  */
 SILT_API int silt_virtq_pop(struct silt_virtq *vq, struct silt_virtq_elem **out);
 
 /**
  * silt_virtq_read() - copy from the readable segments
- * @off: byte offset into them
+ * @vq:   the queue
+ * @elem: one of its elements, in flight
+ * @off:  byte offset into them
+ * @buf:  where to
+ * @len:  bytes
+ *
  * Return: 0; -EINVAL if [@off, @off + @len) is not inside them; -EFAULT.
  */
 SILT_API int silt_virtq_read(struct silt_virtq *vq, const struct silt_virtq_elem *elem,
@@ -167,7 +191,12 @@ SILT_API int silt_virtq_read(struct silt_virtq *vq, const struct silt_virtq_elem
 
 /**
  * silt_virtq_write() - copy into the writable segments, and mark what was stored
- * @off: byte offset into them
+ * @vq:   the queue
+ * @elem: one of its elements, in flight
+ * @off:  byte offset into them
+ * @buf:  where from
+ * @len:  bytes
+ *
  * Return: 0; -EINVAL if [@off, @off + @len) is not inside them; -EFAULT (what may have been stored
  * is marked).
  */
@@ -176,6 +205,10 @@ SILT_API int silt_virtq_write(struct silt_virtq *vq, const struct silt_virtq_ele
 
 /**
  * silt_virtq_wrote() - mark bytes of the writable segments that were stored by other means
+ * @vq:   the queue
+ * @elem: one of its elements, in flight
+ * @off:  byte offset into them
+ * @len:  bytes
  *
  * For data that a system call, io_uring or a DMA engine stored through elem->iov: call it once the
  * completion was taken, also if that says an error and some bytes may have been stored.
@@ -186,9 +219,9 @@ SILT_API void silt_virtq_wrote(struct silt_virtq *vq, const struct silt_virtq_el
 
 /**
  * silt_virtq_push() - the buffer is done; staged until silt_virtq_publish()
- * @len: bytes written into the writable segments, for the used entry
- *
- * The element is the queue's again.
+ * @vq:   the queue
+ * @elem: one of its elements, in flight; not to be used any more
+ * @len:  bytes written into the writable segments, for the used entry
  */
 SILT_API void silt_virtq_push(struct silt_virtq *vq, struct silt_virtq_elem *elem, uint32_t len);
 
@@ -200,14 +233,19 @@ SILT_API void silt_virtq_push(struct silt_virtq *vq, struct silt_virtq_elem *ele
  *
  * Return: 1 if the guest must be called now, 0 if not (also if nothing was pushed); -EFAULT if the
  * ring or the inflight region cannot be written; then the queue is broken.
+ *
+ * Source: VIRTIO 1.2, sections 2.7.8 (used ring) and 2.7.7 (used buffer notification).
  */
 SILT_API int silt_virtq_publish(struct silt_virtq *vq);
 
 /**
  * silt_virtq_enable_kick() - ask the driver to kick, then look once more
+ * @vq: the queue
  *
  * Return: 1 if buffers are available already (go on popping), 0 if it is safe to sleep, -EFAULT.
  * Nothing is pending in the log when it returns.
+ *
+ * Source: VIRTIO 1.2, section 2.7.10.
  */
 SILT_API int silt_virtq_enable_kick(struct silt_virtq *vq);
 
@@ -225,13 +263,18 @@ SILT_API uint16_t silt_virtq_last_avail(const struct silt_virtq *vq);
 
 /* ---- Driver end ------------------------------------------------------------------------------ */
 
-/** The driver end of one queue. One thread at a time. */
+/**
+ * The driver end of one queue.
+ *
+ * Where a function below does not say otherwise: Thread: one at a time for each driver. Owns:
+ * nothing. Blocks: never.
+ */
 struct silt_driver;
 
 /** One segment of a buffer that a driver adds. */
 struct silt_driver_seg {
-	uint64_t gpa;
-	uint32_t len;
+	uint64_t gpa; /* guest-physical address */
+	uint32_t len; /* bytes */
 	bool device_writes;
 };
 
@@ -243,20 +286,22 @@ struct silt_driver_seg {
  * @out:    the driver
  *
  * Return: 0, -EINVAL as silt_virtq_start(), -EFAULT, -ENOMEM.
- * Owns: free with silt_driver_destroy().
+ * Owns: free with silt_driver_destroy(); the layout's memory must outlive that.
  */
 SILT_API int silt_driver_create(const struct silt_virtq_layout *layout, uint16_t index,
 				struct silt_driver **out);
 
+/** silt_driver_destroy() - forget the ring, whatever is in flight. @d may be NULL. */
 SILT_API void silt_driver_destroy(struct silt_driver *d);
 
 /**
  * silt_driver_add() - make a buffer available; visible to the device at silt_driver_publish()
- * @segs:         the segments, device-readable ones first
- * @nsegs:        how many, at least 1
- * @table:        NULL, or where an indirect table of 16 * @nsegs bytes may be written
- * @table_gpa:    that table's guest-physical address
- * @token:        handed back by silt_driver_collect()
+ * @d:         the driver
+ * @segs:      the segments, device-readable ones first
+ * @nsegs:     how many, at least 1
+ * @table:     NULL, or where an indirect table of 16 * @nsegs bytes may be written
+ * @table_gpa: that table's guest-physical address
+ * @token:     handed back by silt_driver_collect()
  *
  * Return: the head descriptor's index; -ENOSPC no free descriptors; -EINVAL no segments or more
  * than SILT_VIRTQ_MAX_SEGS, readable behind writable ones, or a table though indirect descriptors
@@ -265,11 +310,16 @@ SILT_API void silt_driver_destroy(struct silt_driver *d);
 SILT_API int silt_driver_add(struct silt_driver *d, const struct silt_driver_seg *segs,
 			     unsigned int nsegs, void *table, uint64_t table_gpa, void *token);
 
-/** silt_driver_publish() - Return: 1 if the device must be kicked, 0 if not, -EFAULT. */
+/**
+ * silt_driver_publish() - let the device see all buffers that were added
+ *
+ * Return: 1 if the device must be kicked, 0 if not (also if nothing was added), -EFAULT.
+ */
 SILT_API int silt_driver_publish(struct silt_driver *d);
 
 /**
  * silt_driver_collect() - take one used buffer back
+ * @d:     the driver
  * @token: set to the buffer's token
  * @len:   set to the bytes that the device says it wrote
  *
@@ -280,6 +330,7 @@ SILT_API int silt_driver_collect(struct silt_driver *d, void **token, uint32_t *
 
 /**
  * silt_driver_enable_call() - ask the device to call after the next used buffer
+ *
  * Return: 1 if used buffers are there already, 0 if it is safe to sleep, -EFAULT.
  */
 SILT_API int silt_driver_enable_call(struct silt_driver *d);
@@ -290,7 +341,7 @@ SILT_API int silt_driver_disable_call(struct silt_driver *d);
 /** silt_driver_inflight() - buffers that the device holds. */
 SILT_API unsigned int silt_driver_inflight(const struct silt_driver *d);
 
-/** Byte offsets inside the used ring. */
+/** Bytes of a used ring, an available ring and a descriptor table of @num entries. */
 static inline uint64_t silt_virtq_used_size(uint16_t num)
 {
 	return 6 + 8 * (uint64_t)num;
