@@ -75,6 +75,14 @@ static int parse_wait(struct bench_blk_options *opt)
 	return GO_ON;
 }
 
+static int parse_aio(struct bench_blk_options *opt)
+{
+	opt->aio = optarg;
+	if (!strcmp(optarg, "io_uring") || !strcmp(optarg, "sync") || !strcmp(optarg, "auto"))
+		return GO_ON;
+	return tool_usage_error("bench", "--aio=%s: io_uring, sync and auto are possible", optarg);
+}
+
 static int parse_option(int c, char **argv, struct bench_blk_options *opt)
 {
 	uint64_t n;
@@ -96,8 +104,7 @@ static int parse_option(int c, char **argv, struct bench_blk_options *opt)
 		opt->logging = true;
 		return GO_ON;
 	case OPT_AIO:
-		opt->aio = optarg;
-		return GO_ON;
+		return parse_aio(opt);
 	case OPT_DIR:
 		opt->dir = optarg;
 		return GO_ON;

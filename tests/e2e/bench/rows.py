@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""silt bench blk measures silt alone, and its JSON file says so in the common envelope."""
+"""silt bench blk measures silt alone and with a peer, and its JSON file says so in the common
+envelope."""
 
 import json
 import os
@@ -7,25 +8,69 @@ import subprocess
 import sys
 import tempfile
 
-silt = sys.argv[1]
+silt = os.path.abspath(sys.argv[1])
+LOADS = {(d, b, o) for d in (1, 32) for b in (4096, 65536) for o in ("read", "write")}
 
-with tempfile.TemporaryDirectory() as where:
+# silt blk, called like qemu-storage-daemon where there is no io_uring.
+PEER = f"""#!/bin/sh
+for word; do
+	case $word in
+	*aio=io_uring*) exit 1 ;;
+	*filename=*) file=${{word#*filename=}} ;;
+	esac
+done
+exec '{silt}' blk --fd=3 --blk-file="${{file%%,*}}"
+"""
+
+
+def bench(*arguments):
+    return subprocess.run([silt, "bench", "blk", *arguments], capture_output=True, text=True,
+                          timeout=60, check=False)
+
+
+def measure(where, *arguments):
     path = os.path.join(where, "result.json")
-    subprocess.run(
-        [silt, "bench", "blk", "--peer=", "--seconds=1", "--rounds=2", "--log", f"--dir={where}",
-         f"--json={path}"],
-        check=True, timeout=60)
+    done = bench("--seconds=1", "--log", f"--dir={where}", f"--json={path}", *arguments)
+    assert done.returncode == 0, done.stderr
     with open(path, encoding="utf-8") as f:
         result = json.load(f)
-    assert os.listdir(where) == ["result.json"], os.listdir(where)
+    os.remove(path)
+    assert os.listdir(where) == [], os.listdir(where)
+    assert result["schema"] == 1 and result["result"] == "pass", result
+    assert result["silt"] and result["logging"] is True
+    assert {(r["depth"], r["bytes"], r["op"]) for r in result["rows"]} == LOADS
+    return result["rows"], done.stderr
 
-assert result["schema"] == 1 and result["result"] == "pass", result
-assert result["silt"] and result["logging"] is True
-loads = {(r["depth"], r["bytes"], r["op"]) for r in result["rows"]}
-assert loads == {(d, b, o) for d in (1, 32) for b in (4096, 65536) for o in ("read", "write")}
-for row in result["rows"]:
-    assert [b["backend"] for b in row["backends"]] == ["silt"], row
-    assert "peer" not in row and "ratio" not in row, row
-    figure = row["backends"][0]
-    assert len(figure["rounds"]) == 2, row
-    assert 0 < figure["iops_min"] <= figure["iops"] <= figure["iops_max"], row
+
+def alone(where):
+    for row in measure(where, "--peer=", "--rounds=2")[0]:
+        assert [b["backend"] for b in row["backends"]] == ["silt"], row
+        assert "peer" not in row and "ratio" not in row, row
+        figure = row["backends"][0]
+        assert len(figure["rounds"]) == 2, row
+        assert 0 < figure["iops_min"] <= figure["iops"] <= figure["iops_max"], row
+
+
+def with_a_peer(where):
+    with tempfile.TemporaryDirectory() as elsewhere:
+        peer = os.path.join(elsewhere, "peer")
+        with open(peer, "w", encoding="utf-8") as f:
+            f.write(PEER)
+        os.chmod(peer, 0o755)
+        rows, said = measure(where, f"--peer={peer}", "--rounds=1")
+    assert "it is left out" in said, said
+    for row in rows:
+        assert row["peer"] == "qsd-threads" and row["ratio"] > 0, row
+
+
+def refused(where):
+    assert bench("--aio=none").returncode == 2
+    long = bench(f"--dir={where}".ljust(200, "/"))
+    assert long.returncode == 3 and "too long" in long.stderr, long.stderr
+    assert os.path.isdir(where)
+
+
+with tempfile.TemporaryDirectory() as directory:
+    alone(directory)
+    with_a_peer(directory)
+    refused(directory)
