@@ -6,6 +6,7 @@
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "blk/sandbox.h"
@@ -114,6 +115,10 @@ static int add_rules(scmp_filter_ctx filter, enum blk_aio aio)
 
 	if (!ret && aio != BLK_AIO_SYNC)
 		ret = allow(filter, uring_calls, NCALLS(uring_calls));
+	/* raise() and abort(): this process may die as it likes, and kills no other. */
+	if (!ret)
+		ret = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
+				       SCMP_A0(SCMP_CMP_EQ, getpid()));
 	for (unsigned int i = 0; i < NCALLS(limited) && !ret; i++)
 		ret = seccomp_rule_add(filter, SCMP_ACT_ALLOW, limited[i].call, 1, limited[i].arg);
 	/* Its flags are in memory, where a filter does not see them; C libraries go on with clone.

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""silt check --hostile: silt blk stands it all and grows by nothing; backends that do not are told.
+
+    hostile.py SILT all|quick|mutants
+"""
+import collections
+import json
+import os
+import pathlib
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+WHAT = sys.argv.pop()
+SILT = os.path.abspath(sys.argv.pop())
+
+# Memory of its own that silt blk may have after all cases, in KiB; logs and guest memory are files.
+MOST_MEMORY = 32 << 10
+# SIGTERM goes to all of its group; what is not silt blk stays.
+NEVER_ENDS = f'trap "" TERM; {SILT} blk --socket-path=$1 --blk-file=$2 & sleep 600'
+SAFE = ("correct", "ignored", "refused")
+
+
+class Hostile(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.dir = pathlib.Path(place.name)
+
+    def check(self, *arguments, status, **env):
+        report = self.dir / "report.json"
+        done = subprocess.run([SILT, "check", "--hostile", f"--json={report}", *arguments],
+                              text=True, capture_output=True, timeout=600, check=False,
+                              env={**os.environ, **env})
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        self.output = done.stdout + done.stderr
+        return json.loads(report.read_text())["scenarios"] if report.exists() else []
+
+    def verdicts(self, scenarios):
+        return collections.Counter(s["verdict"] for s in scenarios)
+
+    def proof(self, scenarios):
+        """Nothing was left out, and each kind of verdict occurs."""
+        self.assertTrue(all(s["result"] == "pass" and s["mode"] == "hostile" for s in scenarios))
+        self.assertEqual(set(self.verdicts(scenarios)), set(SAFE))
+        for scenario in scenarios:
+            self.assertRegex(scenario["reason"], r"^a (frontend|guest).*: ", scenario["name"])
+        self.assertIn("0 hung, 0 crashed, 0 wrote outside", self.output)
+
+    def failure(self, verdict, *arguments, **env):
+        scenarios = self.check(*arguments, status=1, **env)
+        self.assertEqual(set(s["result"] for s in scenarios), {"fail"})
+        self.assertEqual(set(self.verdicts(scenarios)), {verdict}, self.output)
+        for scenario in scenarios:
+            self.assertIn(f"{verdict.upper()} {scenario['name']}\n", self.output)
+            self.assertIn(scenario["repro"], self.output)
+        return scenarios
+
+    def shell(self, script):
+        """A backend that is silt blk in the clothes of a worse one."""
+        return ["--", "sh", "-c", script, "sh", "{socket}", "{image}"]
+
+
+@unittest.skipUnless(WHAT in ("quick", "all"), "another build's")
+class Safe(Hostile):
+    quick = ["--quick"] if WHAT == "quick" else []
+
+    def test_silt_blk_started_afresh_for_each_case(self):
+        self.proof(self.check("--self-test", *self.quick, status=0))
+
+    def status(self, pid, key):
+        text = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return int(re.search(rf"^{key}:\s*(\d+)", text, re.M)[1])
+
+    def resources(self, pid):
+        return (len(os.listdir(f"/proc/{pid}/fd")), self.status(pid, "Threads"))
+
+    def test_one_silt_blk_for_all_cases(self):
+        path = str(self.dir / "socket")
+        with open(self.dir / "image", "wb") as image:
+            image.truncate(16 << 20)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen()
+        blk = subprocess.Popen([SILT, "blk", f"--fd={listener.fileno()}", "--num-queues=2",
+                                f"--blk-file={self.dir}/image"],
+                               pass_fds=[listener.fileno()], stderr=subprocess.DEVNULL)
+        listener.close()
+        self.addCleanup(blk.wait)
+        self.addCleanup(blk.kill)
+        # One case first: whatever is made on demand is there then.
+        self.check(f"--socket-path={path}", "--allow-writes", "--only=hostile/log-flood/good",
+                   status=0)
+        before = self.resources(blk.pid)
+        self.proof(self.check(f"--socket-path={path}", "--allow-writes", *self.quick, status=0))
+        self.assertEqual(self.resources(blk.pid), before, "file descriptors, threads")
+        self.assertLess(self.status(blk.pid, "RssAnon"), MOST_MEMORY)
+        self.assertLess(self.status(blk.pid, "VmPeak"), 1 << 20, "address space")
+        blk.terminate()
+        self.assertEqual(blk.wait(timeout=20), 0)
+
+
+@unittest.skipUnless(WHAT in ("quick", "all"), "another build's")
+class Verdicts(Hostile):
+    def test_others_backends_are_left_alone(self):
+        for target in (["--socket-path=/nonexistent"], ["--listen=/nonexistent/socket"],
+                       ["--", SILT, "blk", "--socket-path={socket}", "--blk-file=/nonexistent"]):
+            self.check(*target, status=2)
+            self.assertIn("--allow-writes must be given", self.output)
+
+    def test_it_is_never_part_of_the_ordinary_run(self):
+        listed = subprocess.run([SILT, "check", "--list"], text=True, capture_output=True,
+                                check=True).stdout
+        self.assertNotIn("hostile/", listed)
+        listed = subprocess.run([SILT, "check", "--list", "--hostile"], text=True,
+                                capture_output=True, check=True).stdout
+        self.assertIn("hostile/chain/loop-self/direct/logged\n", listed)
+        self.assertNotIn("snapshot/", listed)
+
+    def test_a_backend_that_does_not_end_hangs(self):
+        self.failure("hung", "--timeout=500ms", "--only=hostile/silence/connected",
+                     *self.shell(NEVER_ENDS))
+
+    def test_a_backend_that_dies_of_a_signal_crashes(self):
+        scenarios = self.failure("crashed", "--only=hostile/silence/connected", *self.shell(
+            f'trap "echo last words; kill -SEGV $$" TERM; {SILT} blk --socket-path=$1 '
+            '--blk-file=$2 & wait'))
+        self.assertIn("died of signal 11 (Segmentation fault); its last lines:\nlast words",
+                      scenarios[0]["reason"])
+
+    def test_a_backend_that_ends_with_its_connection_is_started_again(self):
+        # The shell ends, and with it its group, when the first connection was closed.
+        scenarios = self.check("--only=hostile/disconnect/*/once", "--", sys.executable, "-c", (
+            "import socket, subprocess, sys\n"
+            "l = socket.socket(socket.AF_UNIX); l.bind(sys.argv[1]); l.listen()\n"
+            "s, _ = l.accept(); l.close()\n"
+            f"subprocess.run(['{SILT}', 'blk', f'--fd={{s.fileno()}}',\n"
+            "                '--blk-file=' + sys.argv[2]], pass_fds=[s.fileno()])\n"),
+                               "{socket}", "{image}", status=0)
+        self.assertEqual(set(self.verdicts(scenarios)), {"correct"})
+
+    def test_known_failures(self):
+        command = ["--timeout=500ms", "--only=hostile/silence/connected",
+                   *self.shell(NEVER_ENDS)]
+        baseline = f"--baseline={self.dir}/known"
+        self.check(baseline, "--write-baseline", *command, status=0)
+        self.assertIn("hostile/silence/connected\thung\t-\n", (self.dir / "known").read_text())
+        self.check(baseline, *command, status=0)
+
+    def test_repro_shows_the_case_again(self):
+        first = self.check("--self-test", "--only=hostile/chain/empty/*/logged", status=0)[0]
+        words = shlex.split(first["repro"])
+        self.assertEqual(words[:2], ["silt", "check"])
+        words.remove("--hostile")
+        again = self.check(*words[2:], status=0)
+        self.assertEqual([s["name"] for s in again], [first["name"]])
+
+
+@unittest.skipUnless(WHAT == "mutants", "not in a release")
+class Mutants(Hostile):
+    def test_a_log_at_the_wrong_place_is_seen(self):
+        scenarios = self.failure("wrote outside", "--self-test",
+                                 "--only=hostile/log-place/*/exact",
+                                 SILT_FAULT="log_offset_ignored")
+        for scenario in scenarios:
+            self.assertIn("before its start", scenario["reason"])
+
+    def test_a_crash_is_seen(self):
+        scenarios = self.failure("crashed", "--self-test", "--only=hostile/chain/empty/*/logged",
+                                 SILT_FAULT="die_on_request")
+        for scenario in scenarios:
+            self.assertIn(f"died of signal {signal.SIGSEGV.value}", scenario["reason"])
+
+
+unittest.main(verbosity=2)
