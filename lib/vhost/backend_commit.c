@@ -65,12 +65,21 @@ static bool needs_park(const struct silt_backend *b, unsigned int q)
 	       old->call_fd != new->call_fd || old->err_fd != new->err_fd;
 }
 
+/* Without its log too: that may be replaced while the ring is stopped, and would stay mapped. */
+static uint16_t ring_leave(struct silt_vring *ring)
+{
+	uint16_t base = silt_virtq_stop(ring->vq);
+
+	silt_virtq_set_log(ring->vq, NULL, false, false, 0);
+	return base;
+}
+
 static void ring_stop(struct silt_backend *b, unsigned int q)
 {
 	struct silt_vring *ring = &b->rings[q];
 
 	b->ops.queue_stop(b->dev, q);
-	ring->base = silt_virtq_stop(ring->vq);
+	ring->base = ring_leave(ring);
 	ring->running = false;
 }
 
@@ -163,7 +172,7 @@ static int ring_start(struct silt_backend *b, unsigned int q)
 	ring_configure(b, q);
 	ret = b->ops.queue_start(b->dev, q, ring->vq, b->now->rings[q].kick_fd);
 	if (ret < 0) {
-		silt_virtq_stop(ring->vq);
+		ring_leave(ring);
 		ring->failed = true;
 		return silt_err_sys(-ret, "queue %u: the device cannot run it", q);
 	}

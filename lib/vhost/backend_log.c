@@ -7,9 +7,6 @@
 #include "base/mutant.h"
 #include "vhost/backend_impl.h"
 
-/* A held log reaches as far as physical addresses do: 52 bits. */
-#define HELD_PAGES_MAX (UINT64_C(1) << (52 - SILT_LOG_PAGE_SHIFT))
-
 static bool ring_logged(const struct silt_vring_conf *r)
 {
 	return r->log_used && r->addr_set && r->num;
@@ -105,11 +102,6 @@ int silt_log_plan(struct silt_backend *b)
 	}
 	if (next->log && silt_log_pages(next->log) >= need)
 		return 0;
-	if (need > HELD_PAGES_MAX)
-		return silt_err(ERANGE,
-				"without a log, marks up to page 0x%" PRIx64
-				" would have to be kept, at most 0x%" PRIx64 " can be",
-				need - 1, HELD_PAGES_MAX - 1);
 	return silt_log_hold(need, &next->log);
 }
 

@@ -583,6 +583,29 @@ static void test_a_thousand_logs(void **state)
 	shadow_log_free(&log);
 }
 
+/* A ring that is stopped, and one that could not be started, hold on to no log. */
+static void test_no_log_while_stopped(void **state)
+{
+	struct shadow_log first, second;
+	unsigned int maps;
+	struct rig rig;
+
+	(void)state;
+	shadow_log_make(&first, SHADOW_LOG_SIZE, 0);
+	shadow_log_make(&second, SHADOW_LOG_SIZE, 0);
+	start_logging(&rig, &first);
+	maps = proc_count_maps("silt-test-log");
+	rig_base(&rig, 0);
+	rig.fail_start = 2;
+	assert_false(rig_do_state(&rig, SILT_VHOST_SET_VRING_BASE, 1, 99));
+	assert_false(rig.queues[0].running || rig.queues[1].running);
+	assert_true(use_log(&rig, &second));
+	assert_int_equal(proc_count_maps("silt-test-log"), maps);
+	rig_fini(&rig);
+	shadow_log_free(&first);
+	shadow_log_free(&second);
+}
+
 /* ---- The log's event fd ---------------------------------------------------------------------- */
 
 static uint64_t events(int fd)
@@ -656,6 +679,7 @@ int main(void)
 		cmocka_unit_test(test_short_log),
 		cmocka_unit_test(test_old_log),
 		cmocka_unit_test(test_a_thousand_logs),
+		cmocka_unit_test(test_no_log_while_stopped),
 		cmocka_unit_test(test_log_fd),
 		cmocka_unit_test(test_new_log_fd),
 	};

@@ -365,6 +365,7 @@ static void wrong_files(void **state)
 	assert_int_equal(pipe(pipes), 0);
 	assert_int_equal(add_fd(fd), 0);
 	assert_int_equal(add_fd(rdonly), -EACCES);
+	assert_non_null(strstr(silt_errmsg(), "not open for reading and writing"));
 	assert_int_equal(add_fd(pipes[0]), -ENODEV);
 	assert_int_equal(add_fd(null), -ENODEV);
 	assert_int_equal(add_fd(-1), -EBADF);
@@ -373,6 +374,7 @@ static void wrong_files(void **state)
 	assert_int_equal(ftruncate(fd, 4096), 0);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
 	assert_int_equal(add_fd(fd), -EPERM);
+	assert_non_null(strstr(silt_errmsg(), "sealed against writing"));
 	assert_int_equal(proc_count_maps(NAME), 0);
 	close(fd);
 	close(rdonly);
