@@ -17,8 +17,6 @@
 /* Messages handled before the caller's other fds get their turn. */
 #define BATCH 32
 
-#define QUEUES_MAX 256
-
 /* Feature bits that change what rings or addresses are, and that silt does not implement. */
 #define F_ACCESS_PLATFORM (UINT64_C(1) << 33)
 #define F_RING_PACKED	  (UINT64_C(1) << 34)
@@ -30,8 +28,9 @@ static int check_ops(const struct silt_backend_ops *ops)
 	if (ops->size < offsetof(struct silt_backend_ops, set_features))
 		return silt_err(EINVAL, "struct silt_backend_ops of %zu bytes, at least %zu needed",
 				ops->size, offsetof(struct silt_backend_ops, set_features));
-	if (ops->nqueues < 1 || ops->nqueues > QUEUES_MAX)
-		return silt_err(EINVAL, "%u queues, must be 1 to %u", ops->nqueues, QUEUES_MAX);
+	if (ops->nqueues < 1 || ops->nqueues > SILT_QUEUES_MAX)
+		return silt_err(EINVAL, "%u queues, must be 1 to %u", ops->nqueues,
+				SILT_QUEUES_MAX);
 	if (!ops->queue_start || !ops->queue_stop || !ops->queue_pause || !ops->queue_resume)
 		return silt_err(EINVAL, "queue_start, _stop, _pause and _resume must all be given");
 	if (ops->features & (F_ACCESS_PLATFORM | F_RING_PACKED))

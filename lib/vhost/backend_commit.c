@@ -288,15 +288,6 @@ static void take_bases(struct silt_backend *b)
 	}
 }
 
-/* Is there anything that a ring logs under @old and not, or elsewhere, under @new? */
-static bool logs_less(const struct silt_conf *old, const struct silt_conf *new, unsigned int q)
-{
-	if (!old->log)
-		return false;
-	return old->log != new->log || (silt_conf_logs_data(old) && !silt_conf_logs_data(new)) ||
-	       (old->rings[q].log_used && !new->rings[q].log_used);
-}
-
 /* A ring did not start: back to the old configuration, now in b->next. */
 static void roll_back(struct silt_backend *b, const uint16_t *bases)
 {
@@ -308,8 +299,8 @@ static void roll_back(struct silt_backend *b, const uint16_t *bases)
 			continue;
 		}
 		ring_stop(b, q);
-		/* What it wrote meanwhile is unknown to the old log. */
-		if (logs_less(b->next, b->now, q))
+		/* What it wrote meanwhile may be unknown to the old log. */
+		if (b->next->log)
 			silt_log_set_trouble(b->next->log, SILT_LOG_OUTSIDE);
 	}
 	swap_confs(b);
@@ -318,7 +309,7 @@ static void roll_back(struct silt_backend *b, const uint16_t *bases)
 
 int silt_commit(struct silt_backend *b)
 {
-	uint16_t bases[256];
+	uint16_t bases[SILT_QUEUES_MAX];
 	int ret = silt_log_plan(b);
 
 	if (ret < 0) {

@@ -15,6 +15,9 @@
  * stands in one place, and a refused request changes nothing.
  */
 
+/* What one byte of a queue index can name. */
+#define SILT_QUEUES_MAX 256
+
 enum silt_vring_enable {
 	SILT_VRING_INITIAL, /* enabled exactly if protocol features were not acknowledged */
 	SILT_VRING_ON,

@@ -378,6 +378,29 @@ static void test_roll_back(void **state)
 	rig_fini(&rig);
 }
 
+/* A ring ran unlogged until the change was taken back: whoever reads the log is told. */
+static void test_roll_back_unlogged(void **state)
+{
+	const uint64_t size = 0x40000, features = SILT_VHOST_F_PROTOCOL_FEATURES;
+	struct rig rig;
+	int fd = proc_memfd("silt-test-log", size);
+
+	(void)state;
+	start(&rig);
+	rig_ring(&rig, 0, NULL);
+	rig_ring(&rig, 1, NULL);
+	assert_true(rig_set_log(&rig, fd, size, 0));
+	assert_true(rig_do_u64(&rig, SILT_VHOST_SET_FEATURES,
+			       RIG_FEATURES | features | SILT_VHOST_F_LOG_ALL));
+	rig.fail_start = 2;
+	assert_false(rig_do_u64(&rig, SILT_VHOST_SET_FEATURES,
+				(RIG_FEATURES & ~RIG_F_DEVICE) | features));
+	assert_true(rig.queues[0].running);
+	assert_int_equal(silt_backend_log_trouble(rig.b), SILT_LOG_OUTSIDE);
+	close(fd);
+	rig_fini(&rig);
+}
+
 /* ---- Event fds ------------------------------------------------------------------------------- */
 
 /* The error fd of a ring that runs. */
@@ -484,6 +507,7 @@ int main(void)
 		cmocka_unit_test(test_without_protocol_features),
 		cmocka_unit_test(test_start_fails),
 		cmocka_unit_test(test_roll_back),
+		cmocka_unit_test(test_roll_back_unlogged),
 		cmocka_unit_test(test_new_error_fd),
 		cmocka_unit_test(test_reset_keeps_call),
 		cmocka_unit_test(test_hostile_event_fds),
