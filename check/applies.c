@@ -37,8 +37,8 @@ static const char *queue_lacks(const struct check_applies *a, const uint8_t *v)
 		return "the backend does not offer VIRTIO_RING_F_EVENT_IDX";
 	if (v[AXIS_SHAPE] == SHAPE_INDIRECT && !offers(a, VIRTIO_RING_F_INDIRECT_DESC))
 		return "the backend does not offer VIRTIO_RING_F_INDIRECT_DESC";
-	if (v[AXIS_QUEUES] == QUEUES_2 && a->queues < 2)
-		return "the backend has only one queue";
+	if (a->queues < 1u << v[AXIS_QUEUES])
+		return "the backend has fewer queues than this takes";
 	return NULL;
 }
 
@@ -72,6 +72,15 @@ static const char *segments_lack(const struct check_applies *a, const uint8_t *v
 	return NULL;
 }
 
+static const char *family_lacks(const struct check_applies *a, const struct check_scenario *s)
+{
+	if (s->family == FAMILY_SHADOW && !a->varies)
+		return "most of the disk holds the same, so that reads would not change memory";
+	if (s->value[AXIS_STEPS] == STEPS_RECONNECT && a->one_connection)
+		return "there is one connection only, which cannot be made again";
+	return NULL;
+}
+
 const char *check_applies_not(const struct check_applies *a, const struct check_scenario *s)
 {
 	const char *why = backend_lacks(a);
@@ -80,6 +89,8 @@ const char *check_applies_not(const struct check_applies *a, const struct check_
 		why = connection_lacks(a, s->value);
 	if (!why)
 		why = queue_lacks(a, s->value);
+	if (!why)
+		why = family_lacks(a, s);
 	if (!why)
 		why = request_lacks(a, s->value[AXIS_REQUEST]);
 	return why ? why : segments_lack(a, s->value);

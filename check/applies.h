@@ -16,6 +16,7 @@ struct check_applies {
 	uint64_t queues;
 	const struct check_blk_disk *disk;
 	bool our_disk;	     /* it holds nothing that matters, or the user allows writes */
+	bool varies;	     /* reads of different sectors differ */
 	bool one_connection; /* for all scenarios */
 	bool gone;	     /* the backend cannot be reached again */
 	const char *unfit;   /* why nothing can be run on the disk, or NULL */

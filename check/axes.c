@@ -14,6 +14,12 @@ struct axis_table {
 
 /* clang-format off */
 static const struct axis_table table[AXES] = {
+	[AXIS_STEPS] = {"steps", 6,
+		{"grow", "shrink", "on", "second", "stop-raced", "reconnect"}, ""},
+	[AXIS_COLLECT] = {"collect", 2, {"exchange", "fresh"}, ""},
+	[AXIS_SIZE] = {"size", 4, {"8k", "small", "64k", "varied"}, ""},
+	[AXIS_DEPTH] = {"depth", 3, {"16", "1", "full"}, "depth-"},
+	[AXIS_STOP] = {"stop", 2, {"once", "resumed"}, ""},
 	[AXIS_REQUEST] = {"request", 9,
 		{"read", "get-id", "flush", "beyond", "mixed", "write", "discard", "write-zeroes",
 		 "unsupported"}, ""},
@@ -28,12 +34,109 @@ static const struct axis_table table[AXES] = {
 	[AXIS_LOGGING] = {"logging", 3, {"on", "toggle", "late"}, "log-"},
 	[AXIS_REPLACE] = {"replace", 3, {"none", "between", "during"}, "replace-"},
 	[AXIS_SLOTS] = {"slots", 3, {"static", "added", "cycled"}, "slot-"},
-	[AXIS_QUEUES] = {"queues", 2, {"1", "2"}, "queues-"},
+	[AXIS_QUEUES] = {"queues", 3, {"1", "2", "4"}, "queues-"},
 	[AXIS_INDEX] = {"index", 2, {"0", "wrap"}, "index-"},
 	[AXIS_LAST] = {"last", 2, {"normal", "unwaited"}, "last-"},
 	[AXIS_DESCS] = {"descs", 2, {"kept", "rewritten"}, "descs-"},
 };
 /* clang-format on */
+
+#define BIT(n) (1u << (n))
+#define ALL(n) (BIT(n) - 1)
+
+/* Bit i of values says that value i is used; no bit is the same as bit 0. */
+struct family_table {
+	const char *name;
+	const char *mode;
+	uint64_t known_by; /* axes that are named always */
+	uint16_t values[AXES];
+};
+
+static const struct family_table families[FAMILIES] = {
+	[FAMILY_SNAPSHOT] = {.name = "snapshot",
+			     .mode = "snapshot",
+			     .known_by = BIT(AXIS_REQUEST) | BIT(AXIS_POSITION) | BIT(AXIS_SHAPE),
+			     .values = {[AXIS_REQUEST] = ALL(9),
+					[AXIS_POSITION] = ALL(5),
+					[AXIS_SHAPE] = ALL(5),
+					[AXIS_STATUS] = ALL(2),
+					[AXIS_RING] = ALL(4),
+					[AXIS_QSIZE] = ALL(4),
+					[AXIS_EVENT_IDX] = ALL(2),
+					[AXIS_LOG_OFFSET] = ALL(2),
+					[AXIS_RING_LOG] = ALL(3),
+					[AXIS_LOGGING] = ALL(3),
+					[AXIS_REPLACE] = ALL(3),
+					[AXIS_SLOTS] = ALL(3),
+					[AXIS_QUEUES] = BIT(QUEUES_1) | BIT(QUEUES_2),
+					[AXIS_INDEX] = ALL(2),
+					[AXIS_LAST] = ALL(2),
+					[AXIS_DESCS] = ALL(2)}},
+	[FAMILY_MIGRATION] = {.name = "migration",
+			      .mode = "snapshot",
+			      .known_by = BIT(AXIS_STEPS),
+			      .values = {[AXIS_STEPS] = ALL(6),
+					 [AXIS_REQUEST] = BIT(REQUEST_READ) | BIT(REQUEST_MIXED),
+					 [AXIS_POSITION] = BIT(POSITION_REGIONS),
+					 [AXIS_RING] = BIT(RING_COMPACT) | BIT(RING_INDEX),
+					 [AXIS_EVENT_IDX] = ALL(2),
+					 [AXIS_LOG_OFFSET] = ALL(2),
+					 [AXIS_REPLACE] = BIT(REPLACE_NONE) | BIT(REPLACE_DURING),
+					 [AXIS_QUEUES] = BIT(QUEUES_1) | BIT(QUEUES_2),
+					 [AXIS_INDEX] = ALL(2)}},
+	[FAMILY_SHADOW] = {.name = "shadow",
+			   .mode = "shadow",
+			   .known_by = BIT(AXIS_COLLECT) | BIT(AXIS_SIZE),
+			   .values = {[AXIS_COLLECT] = ALL(2),
+				      [AXIS_SIZE] = ALL(4),
+				      [AXIS_DEPTH] = ALL(3),
+				      [AXIS_STOP] = ALL(2),
+				      [AXIS_REQUEST] = BIT(REQUEST_READ) | BIT(REQUEST_MIXED),
+				      [AXIS_POSITION] = BIT(POSITION_STRADDLE) |
+							BIT(POSITION_REGIONS) | BIT(POSITION_HIGH),
+				      [AXIS_SHAPE] = BIT(SHAPE_THREE) | BIT(SHAPE_MANY) |
+						     BIT(SHAPE_INDIRECT),
+				      [AXIS_STATUS] = ALL(2),
+				      [AXIS_RING] = ALL(4),
+				      [AXIS_QSIZE] = BIT(QSIZE_64) | BIT(QSIZE_512),
+				      [AXIS_EVENT_IDX] = ALL(2),
+				      [AXIS_LOG_OFFSET] = ALL(2),
+				      [AXIS_LOGGING] = BIT(LOGGING_ON) | BIT(LOGGING_TOGGLE),
+				      [AXIS_QUEUES] = ALL(3),
+				      [AXIS_INDEX] = ALL(2)}},
+};
+
+const char *check_family_name(enum check_family family)
+{
+	return families[family].name;
+}
+
+const char *check_family_mode(enum check_family family)
+{
+	return families[family].mode;
+}
+
+static unsigned int values(enum check_family family, enum check_axis_id axis)
+{
+	return families[family].values[axis] ? families[family].values[axis] : BIT(0);
+}
+
+bool check_family_varies(enum check_family family, enum check_axis_id axis)
+{
+	unsigned int v = values(family, axis);
+
+	return v & (v - 1);
+}
+
+bool check_family_has(enum check_family family, enum check_axis_id axis, unsigned int value)
+{
+	return values(family, axis) >> value & 1;
+}
+
+unsigned int check_family_usual(enum check_family family, enum check_axis_id axis)
+{
+	return __builtin_ctz(values(family, axis));
+}
 
 const char *check_axis_name(enum check_axis_id axis)
 {
@@ -48,6 +151,11 @@ unsigned int check_axis_values(enum check_axis_id axis)
 const char *check_axis_value_name(enum check_axis_id axis, unsigned int value)
 {
 	return table[axis].values[value];
+}
+
+unsigned int check_scenario_queues(const struct check_scenario *s)
+{
+	return 1u << s->value[AXIS_QUEUES];
 }
 
 unsigned int check_scenario_qsize(const struct check_scenario *s)
@@ -119,13 +227,20 @@ static bool ring_valid(const uint8_t *v)
 	return v[AXIS_RING] != RING_EVENT || v[AXIS_EVENT_IDX] == EVENT_IDX_ON;
 }
 
+static bool named(const struct check_scenario *s, unsigned int axis)
+{
+	return check_family_varies(s->family, axis) &&
+	       (families[s->family].known_by >> axis & 1 ||
+		s->value[axis] != check_family_usual(s->family, axis));
+}
+
 void check_scenario_set_name(struct check_scenario *s)
 {
-	size_t used = snprintf(s->name, sizeof(s->name), "snapshot");
+	size_t used = snprintf(s->name, sizeof(s->name), "%s", check_family_name(s->family));
 	unsigned int axis;
 
 	for (axis = 0; axis < AXES && used < sizeof(s->name); axis++)
-		if (axis <= AXIS_SHAPE || s->value[axis])
+		if (named(s, axis))
 			used += snprintf(s->name + used, sizeof(s->name) - used, "/%s%s",
 					 table[axis].prefix, table[axis].values[s->value[axis]]);
 }
@@ -138,8 +253,18 @@ static bool descs_valid(const uint8_t *v)
 		v[AXIS_SHAPE] != SHAPE_JOINED && v[AXIS_POSITION] != POSITION_INSIDE);
 }
 
+/* That logging comes on while nothing is in flight is what all scenarios do. */
+static bool steps_valid(const uint8_t *v)
+{
+	if (v[AXIS_STEPS] == STEPS_ON)
+		return v[AXIS_REPLACE] == REPLACE_DURING;
+	/* What was in flight when a connection ended is not known to the next. */
+	return v[AXIS_STEPS] != STEPS_RECONNECT || v[AXIS_REPLACE] == REPLACE_NONE;
+}
+
 bool check_scenario_valid(const struct check_scenario *s)
 {
-	return descs_valid(s->value) && shape_valid(s->value) && slots_valid(s->value) &&
-	       ring_valid(s->value) && check_scenario_descs(s) <= check_scenario_qsize(s);
+	return steps_valid(s->value) && descs_valid(s->value) && shape_valid(s->value) &&
+	       slots_valid(s->value) && ring_valid(s->value) &&
+	       check_scenario_descs(s) <= check_scenario_qsize(s);
 }

@@ -8,11 +8,30 @@
 
 #include "check/check.h"
 
+/* Queues that scenarios use at most. */
+#define AXES_MAX_QUEUES 4
+
 /*
- * A scenario is one value on each axis. Value 0 of each axis is its usual one and is left out of
- * names, except for the first three axes.
+ * Scenarios come in families. Each family uses some axes, and some of their values; all others are
+ * at value 0, the usual one.
+ */
+enum check_family {
+	FAMILY_SNAPSHOT,
+	FAMILY_MIGRATION, /* the order of messages in a migration */
+	FAMILY_SHADOW,	  /* requests and the harvest at the same time */
+	FAMILIES,
+};
+
+/*
+ * A scenario is one value on each axis. A usual value is left out of names, except for the axes
+ * that a family is known by.
  */
 enum check_axis_id {
+	AXIS_STEPS,
+	AXIS_COLLECT,
+	AXIS_SIZE,
+	AXIS_DEPTH,
+	AXIS_STOP,
 	AXIS_REQUEST,
 	AXIS_POSITION,
 	AXIS_SHAPE,
@@ -30,6 +49,38 @@ enum check_axis_id {
 	AXIS_LAST,
 	AXIS_DESCS,
 	AXES,
+};
+
+enum {
+	STEPS_GROW,	  /* the log grows, then the memory table */
+	STEPS_SHRINK,	  /* the memory table shrinks, then the log */
+	STEPS_ON,	  /* logging comes on while requests are in flight */
+	STEPS_SECOND,	  /* a second migration after a failed one, on running rings */
+	STEPS_STOP_RACED, /* buffers and kicks go on coming while the rings are stopped */
+	STEPS_RECONNECT,  /* the connection is lost in the middle of switching logging on */
+};
+
+enum {
+	COLLECT_EXCHANGE, /* words of one log are exchanged with zero */
+	COLLECT_FRESH,	  /* each pass gives the backend a fresh log and harvests the one before */
+};
+
+enum {
+	SIZE_8K,
+	SIZE_SMALL, /* one block */
+	SIZE_64K,
+	SIZE_VARIED,
+};
+
+enum {
+	DEPTH_16,
+	DEPTH_1,
+	DEPTH_FULL, /* as many as the ring holds */
+};
+
+enum {
+	STOP_ONCE,
+	STOP_RESUMED, /* also in the middle, and started again */
 };
 
 enum {
@@ -110,7 +161,8 @@ enum {
 };
 enum {
 	QUEUES_1,
-	QUEUES_2
+	QUEUES_2,
+	QUEUES_4
 };
 enum {
 	INDEX_0,
@@ -127,6 +179,7 @@ enum {
 };
 
 struct check_scenario {
+	enum check_family family;
 	uint8_t value[AXES];
 	bool quick; /* part of the quick set */
 	char name[192];
@@ -141,6 +194,19 @@ const char *check_axis_name(enum check_axis_id axis);
 unsigned int check_axis_values(enum check_axis_id axis);
 const char *check_axis_value_name(enum check_axis_id axis, unsigned int value);
 
+const char *check_family_name(enum check_family family);
+const char *check_family_mode(enum check_family family);
+
+/* Does the family use the axis, with more than one value? */
+bool check_family_varies(enum check_family family, enum check_axis_id axis);
+
+/* Does it use this value? */
+bool check_family_has(enum check_family family, enum check_axis_id axis, unsigned int value);
+
+/* The value that its scenarios usually have. */
+unsigned int check_family_usual(enum check_family family, enum check_axis_id axis);
+
+unsigned int check_scenario_queues(const struct check_scenario *s);
 unsigned int check_scenario_qsize(const struct check_scenario *s);
 
 /* Descriptors of the ring that one request takes at most. */
@@ -153,15 +219,16 @@ void check_scenario_set_name(struct check_scenario *s);
 bool check_scenario_valid(const struct check_scenario *s);
 
 /*
- * Is there a scenario that has @a on @axis_a and @b on @axis_b? If so and @out is not NULL, it is
- * one, without a name.
+ * Is there a scenario of the family that has @a on @axis_a and @b on @axis_b? If so and @out is not
+ * NULL, it is one, without a name.
  */
-bool check_scenario_pair(enum check_axis_id axis_a, unsigned int a, enum check_axis_id axis_b,
-			 unsigned int b, struct check_scenario *out);
+bool check_scenario_pair(enum check_family family, enum check_axis_id axis_a, unsigned int a,
+			 enum check_axis_id axis_b, unsigned int b, struct check_scenario *out);
 
 /*
- * The scenarios of a seed: those known to be worth having, then as many as it takes to have each
- * pair of values that can occur. Return: 0 or -ENOMEM. Owns: free with check_scenario_list_free().
+ * The scenarios of a seed, family by family: those known to be worth having, then as many as it
+ * takes to have each pair of values that can occur. Return: 0 or -ENOMEM. Owns: free with
+ * check_scenario_list_free().
  */
 int check_scenario_generate(uint64_t seed, struct check_scenario_list *list);
 void check_scenario_list_free(struct check_scenario_list *list);

@@ -79,6 +79,17 @@ int check_blk_disk_init(struct check_blk_disk *d, const void *config, size_t len
 	return 0;
 }
 
+bool check_blk_disk_varies(const struct check_blk_disk *d)
+{
+	uint64_t at, same = 0;
+
+	if (!d->known)
+		return true;
+	for (at = d->block; at + d->block <= d->reads.len; at += d->block)
+		same += !memcmp(d->known + at, d->known + at - d->block, d->block);
+	return same * 2 < d->reads.len / d->block;
+}
+
 bool check_blk_device_writes(enum check_blk_kind kind)
 {
 	return kind == BLK_READ || kind == BLK_GET_ID || kind == BLK_BEYOND ||
@@ -298,12 +309,17 @@ static int fill_image(struct check_blk_builder *b, const struct check_blk_reques
 	return 0;
 }
 
-static int fill_request(struct check_blk_builder *b, const struct check_blk_request *r)
+static struct virtio_blk_outhdr header_of(const struct check_blk_request *r)
 {
-	struct virtio_blk_outhdr header = {
+	return (struct virtio_blk_outhdr){
 		.type = htole32(type_of(r->kind)),
 		.sector = htole64(r->affected ? 0 : r->sector),
 	};
+}
+
+static int fill_request(struct check_blk_builder *b, const struct check_blk_request *r)
+{
+	const struct virtio_blk_outhdr header = header_of(r);
 
 	memcpy(check_guest_mem(b->guest, r->header), &header, sizeof(header));
 	*(uint8_t *)check_guest_mem(b->guest, r->status) = ANSWER_POISON;
@@ -333,6 +349,32 @@ int check_blk_build(struct check_blk_builder *b, unsigned int queue, struct chec
 	r->len = data_len(b, r->kind);
 	choose_sector(b, r);
 	return build(b, r);
+}
+
+int check_blk_build_kind(struct check_blk_builder *b, enum check_blk_kind kind, uint32_t len,
+			 unsigned int queue, struct check_blk_request *r)
+{
+	*r = (struct check_blk_request){.id = ++b->next_id,
+					.queue = queue,
+					.kind = kind,
+					.len = len,
+					.overwritten = kind == BLK_WRITE};
+	choose_sector(b, r);
+	return build(b, r);
+}
+
+void check_blk_renew(struct check_blk_builder *b, enum check_blk_kind kind,
+		     struct check_blk_request *r)
+{
+	struct virtio_blk_outhdr header;
+
+	r->id = ++b->next_id;
+	r->kind = kind;
+	r->done = false;
+	choose_sector(b, r);
+	name_request(r);
+	header = header_of(r);
+	check_guest_store(b->guest, r->header, &header, sizeof(header));
 }
 
 int check_blk_build_read(struct check_blk_builder *b, uint64_t sector, uint32_t len,
@@ -398,6 +440,8 @@ static bool verify_read(const struct check_blk_disk *d, const struct check_guest
 	uint32_t i;
 
 	copy_data(g, r, buf, false);
+	if (!memcmp(buf, known, r->len))
+		return true;
 	for (i = 0; i < r->len; i++)
 		if (buf[i] != known[i])
 			return wrong(why, r, "byte %u of the data is 0x%02x, the disk has 0x%02x",
@@ -433,7 +477,8 @@ bool check_blk_verify(const struct check_blk_disk *d, const struct check_guest *
 		return false;
 	if (r->kind == BLK_READ && d->known && !r->decoy[0])
 		return verify_read(d, g, r, why);
-	if ((r->kind == BLK_WRITE || r->kind == BLK_WRITE_ZEROES) && d->image >= 0)
+	if ((r->kind == BLK_WRITE || r->kind == BLK_WRITE_ZEROES) && !r->overwritten &&
+	    d->image >= 0)
 		return verify_image(d, g, r, why);
 	return true;
 }

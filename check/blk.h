@@ -72,6 +72,7 @@ struct check_blk_request {
 	unsigned int nsegs;
 	uint16_t desc; /* the head descriptor it was given */
 	bool done;
+	bool overwritten; /* others write to the same sectors: what is there now says nothing */
 	uint32_t used_len;
 	char text[64]; /* "#3 read sector 8, 8192 bytes" */
 };
@@ -114,6 +115,22 @@ int check_blk_build(struct check_blk_builder *b, unsigned int queue, struct chec
 /* The same for a plain read of @len bytes at @sector of the disk. */
 int check_blk_build_read(struct check_blk_builder *b, uint64_t sector, uint32_t len,
 			 struct check_blk_request *r);
+
+/*
+ * A request that is to be renewed: of a kind and a length. Return: as check_blk_build().
+ */
+int check_blk_build_kind(struct check_blk_builder *b, enum check_blk_kind kind, uint32_t len,
+			 unsigned int queue, struct check_blk_request *r);
+
+/*
+ * Ask for something else, of a kind that moves data in the same direction, with the same buffers,
+ * which stay as the device left them. Only the header is written.
+ */
+void check_blk_renew(struct check_blk_builder *b, enum check_blk_kind kind,
+		     struct check_blk_request *r);
+
+/* Do reads of different sectors give different contents? True if that is not known. */
+bool check_blk_disk_varies(const struct check_blk_disk *disk);
 
 /* Is the answer to a finished request right? If not, @why says what is wrong. */
 bool check_blk_verify(const struct check_blk_disk *disk, const struct check_guest *guest,

@@ -41,7 +41,7 @@ enum check_verdict {
 	CHECK_WROTE_OUTSIDE,
 };
 
-/* One page that the backend modified and did not log. */
+/* One page that the backend modified and did not log, or not in time. */
 struct check_page {
 	uint64_t gpa;
 	enum check_class class;
@@ -58,7 +58,7 @@ struct check_axis {
 /* One scenario's outcome; strings live until the reporter returns. */
 struct check_outcome {
 	const char *name;
-	const char *mode; /* "snapshot" or "hostile" */
+	const char *mode; /* "snapshot", "shadow" or "hostile" */
 	const struct check_axis *axes;
 	unsigned int naxes;
 	enum check_result result;
@@ -66,9 +66,11 @@ struct check_outcome {
 	bool known; /* it failed, and only with misses that the baseline lists */
 	/* Why skipped or in error; the first miss in words when failed; what a hostile case saw. */
 	const char *reason;
-	uint64_t changed, logged, missed, extra, stale; /* pages */
-	uint64_t ignored;		/* missed pages of ignored classes, not part of missed */
-	const struct check_page *pages; /* the missed ones */
+	uint64_t changed, logged, missed, extra; /* pages */
+	uint64_t stale;			/* pages of a shadow copy that were old in the end */
+	uint64_t late;			/* marks that came into a log that was replaced before */
+	uint64_t ignored;		/* pages of ignored classes, not part of missed and stale */
+	const struct check_page *pages; /* the missed and the stale ones */
 	unsigned int npages;
 	const char *repro; /* the command that shows it again */
 	double seconds;
@@ -83,6 +85,8 @@ enum check_target_kind {
 	CHECK_TARGET_COMMAND, /* argv, started by us */
 };
 
+#define CHECK_TIME_MS 200 /* the usual time_ms */
+
 struct check_options {
 	enum check_target_kind target;
 	const char *path;
@@ -94,9 +98,10 @@ struct check_options {
 	bool quick;
 	const char *only; /* glob on scenario names, or NULL */
 	uint64_t seed;
-	int timeout_ms;	   /* for each request and each answer */
-	const char *trace; /* decoded messages go to this file, or NULL */
-	bool keep;	   /* keep log and memory of failed scenarios */
+	int timeout_ms;	      /* for each request and each answer */
+	unsigned int time_ms; /* how long requests run in a scenario of shadow mode */
+	const char *trace;    /* decoded messages go to this file, or NULL */
+	bool keep;	      /* keep log and memory of failed scenarios */
 	bool ignore[CHECK_CLASSES];
 	const char *baseline;	    /* file of known misses, or NULL */
 	const char *write_baseline; /* write one, or NULL */
@@ -125,7 +130,7 @@ struct check_reporter {
 struct check_totals {
 	unsigned int count[CHECK_ERROR + 1];
 	unsigned int known;
-	uint64_t missed_pages;
+	uint64_t missed_pages; /* and stale ones */
 	double seconds;
 };
 

@@ -309,3 +309,63 @@ int check_compare_late(struct check_compare *c, const uint64_t *log)
 		c->pending.v[i].late = true;
 	return ret < 0 ? ret : settle(c, NULL);
 }
+
+/* ---- Shadow mode ----------------------------------------------------------------------------- */
+
+/* The copy of a page with what the driver wrote may be older than that, and yet it is no miss. */
+static void patch_copy(struct check_compare *c)
+{
+	const struct check_place *p;
+	unsigned int i;
+
+	for (i = 0; i < c->places->n; i++) {
+		p = &c->places->v[i];
+		if (!device_may_write(p->kind))
+			check_guest_patch(c->guest, p->gpa, p->len);
+	}
+}
+
+int check_compare_shadow(struct check_compare *c, const uint64_t *log)
+{
+	const struct check_hit *hit;
+	unsigned int i;
+	int ret = 0;
+
+	patch_copy(c);
+	check_guest_advance(c->guest);
+	check_guest_capture(c->guest);
+	c->hits.n = 0;
+	for (i = 0; i < GUEST_SIDES && !ret; i++)
+		ret = diff_region(c, &c->guest->region[i]);
+	for (i = 0; i < c->hits.n && !ret; i++) {
+		hit = &c->hits.v[i];
+		silt_bitmap_set(c->changed, hit->page);
+		if (!silt_bitmap_test(log, hit->page))
+			ret = miss(c, hit);
+	}
+	check_guest_advance(c->guest);
+	return ret;
+}
+
+static void mark_changed(struct check_compare *c, const struct check_place *p, const uint64_t *ever)
+{
+	uint64_t page, last = (p->gpa + p->len - 1) / GUEST_PAGE;
+
+	for (page = p->gpa / GUEST_PAGE; page <= last; page++)
+		if (silt_bitmap_test(ever, page))
+			silt_bitmap_set(c->changed, page);
+}
+
+void check_compare_marked(struct check_compare *c, const uint64_t *ever)
+{
+	uint64_t page;
+	unsigned int i;
+
+	for (i = 0; i < c->places->n; i++)
+		if (device_may_write(c->places->v[i].kind))
+			mark_changed(c, &c->places->v[i], ever);
+	for (page = silt_bitmap_next(ever, 0, c->npages); page < c->npages;
+	     page = silt_bitmap_next(ever, page + 1, c->npages))
+		if (!silt_bitmap_test(c->changed, page))
+			silt_bitmap_set(c->extra, page);
+}

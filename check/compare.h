@@ -50,7 +50,7 @@ struct check_hits {
 struct check_compare {
 	struct check_guest *guest;
 	const struct check_places *places;
-	struct check_compare_ring ring[2];
+	struct check_compare_ring ring[AXES_MAX_QUEUES];
 	uint64_t npages;   /* pages that logs cover */
 	uint64_t *changed; /* bitmaps of npages bits over all spans: pages that had to be logged, */
 	uint64_t *missed;  /* those of them that were not, */
@@ -79,6 +79,17 @@ int check_compare_span(struct check_compare *c, const uint64_t *log);
 
 /* The last span ended, with @log. Return: 0 or -ENOMEM. */
 int check_compare_end(struct check_compare *c, const uint64_t *log);
+
+/*
+ * Shadow mode, once the rings are stopped: the after copy, which a harvester kept in step with the
+ * log, has to be memory as it is now, but for pages in @log, which were marked and not copied yet.
+ * What the driver wrote is taken from the before copy, which its own writes went to. The before
+ * copy is memory afterwards. Return: 0 or -ENOMEM.
+ */
+int check_compare_shadow(struct check_compare *c, const uint64_t *log);
+
+/* Count the pages in @ever, which were marked at any time, as changed or as extra. */
+void check_compare_marked(struct check_compare *c, const uint64_t *ever);
 
 /*
  * Whatever changed since check_compare_end() came too late; @log, where nothing can be marked any

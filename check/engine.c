@@ -16,7 +16,6 @@
 #include "check/probe.h"
 #include "check/scenario.h"
 
-#define MODE	   "snapshot"
 #define REPRO_LEN  4096
 #define REASON_LEN 2048
 /* A backend that we start, and that does not come up so many times in a row, is given up. */
@@ -75,10 +74,27 @@ static int select_scenarios(const struct check_options *opt, struct check_scenar
 	return 0;
 }
 
+static void list_axes(enum check_family family, FILE *out)
+{
+	unsigned int axis, i;
+
+	fprintf(out, "%s:\n", check_family_name(family));
+	for (axis = 0; axis < AXES; axis++) {
+		if (!check_family_varies(family, axis))
+			continue;
+		fprintf(out, "  %-10s ", check_axis_name(axis));
+		for (i = 0; i < check_axis_values(axis); i++)
+			if (check_family_has(family, axis, i))
+				fprintf(out, " %s", check_axis_value_name(axis, i));
+		fputc('\n', out);
+	}
+	fputc('\n', out);
+}
+
 int check_list(const struct check_options *opt, FILE *out)
 {
 	struct check_scenario_list list;
-	unsigned int axis, i;
+	unsigned int family, i;
 	int ret;
 
 	if (opt->hostile)
@@ -86,13 +102,8 @@ int check_list(const struct check_options *opt, FILE *out)
 	ret = select_scenarios(opt, &list);
 	if (ret < 0)
 		return ret;
-	for (axis = 0; axis < AXES; axis++) {
-		fprintf(out, "%-10s ", check_axis_name(axis));
-		for (i = 0; i < check_axis_values(axis); i++)
-			fprintf(out, " %s", check_axis_value_name(axis, i));
-		fputc('\n', out);
-	}
-	fputc('\n', out);
+	for (family = 0; family < FAMILIES; family++)
+		list_axes(family, out);
 	for (i = 0; i < list.n; i++)
 		fprintf(out, "%s\n", list.v[i].name);
 	check_scenario_list_free(&list);
@@ -101,13 +112,16 @@ int check_list(const struct check_options *opt, FILE *out)
 
 /* ---- Outcomes -------------------------------------------------------------------------------- */
 
-static void fill_axes(const struct check_scenario *s, struct check_axis axes[AXES])
+/* Return: how many there are. */
+static unsigned int fill_axes(const struct check_scenario *s, struct check_axis axes[AXES])
 {
-	unsigned int axis;
+	unsigned int axis, n = 0;
 
 	for (axis = 0; axis < AXES; axis++)
-		axes[axis] = (struct check_axis){check_axis_name(axis),
-						 check_axis_value_name(axis, s->value[axis])};
+		if (check_family_varies(s->family, axis))
+			axes[n++] = (struct check_axis){
+				check_axis_name(axis), check_axis_value_name(axis, s->value[axis])};
+	return n;
 }
 
 /* Words for the missed pages that count; the others are only counted. */
@@ -148,30 +162,39 @@ static void forget_misses(struct engine *e)
 	e->texts = NULL;
 }
 
-static void count_pages(const struct check_compare *c, struct check_outcome *o)
+static void count_pages(const struct check_trial *run, struct check_outcome *o)
 {
+	const struct check_compare *c = run->compare;
 	uint64_t page, n = c->npages;
 
 	o->changed = silt_bitmap_count(c->changed, 0, n);
-	o->missed = o->npages;
-	o->logged = o->changed - o->missed - o->ignored;
+	if (run->scenario->family == FAMILY_SHADOW)
+		o->stale = o->npages;
+	else
+		o->missed = o->npages;
+	o->logged = o->changed - o->npages - o->ignored;
+	o->late = run->late;
 	for (page = silt_bitmap_next(c->extra, 0, n); page < n;
 	     page = silt_bitmap_next(c->extra, page + 1, n))
 		o->extra += !silt_bitmap_test(c->changed, page);
+}
+
+static const char *verdict_of_page(const struct check_outcome *o)
+{
+	return o->stale ? "the copy that follows the log has old contents in page"
+			: "changed and not in the log: page";
 }
 
 static void judge(struct engine *e, struct check_outcome *o)
 {
 	const struct check_trial *run = &e->run;
 
-	o->stale = run->stale;
 	o->result = run->error[0] ? CHECK_ERROR : o->npages ? CHECK_FAIL : CHECK_PASS;
 	if (o->result == CHECK_ERROR)
 		snprintf(e->reason, sizeof(e->reason), "%s", run->error);
 	else if (o->result == CHECK_FAIL)
-		snprintf(e->reason, sizeof(e->reason),
-			 "page 0x%lx was changed and is not in the log: %s (%s)", o->pages->gpa,
-			 o->pages->what, o->pages->request);
+		snprintf(e->reason, sizeof(e->reason), "%s 0x%lx: %s (%s)", verdict_of_page(o),
+			 o->pages->gpa, o->pages->what, o->pages->request);
 	if (o->result != CHECK_PASS)
 		o->reason = e->reason;
 }
@@ -179,7 +202,7 @@ static void judge(struct engine *e, struct check_outcome *o)
 static void report(struct engine *e, const struct check_outcome *o)
 {
 	e->totals->count[o->result]++;
-	e->totals->missed_pages += o->missed;
+	e->totals->missed_pages += o->missed + o->stale;
 	if (e->reporter->outcome)
 		e->reporter->outcome(e->reporter->arg, o);
 }
@@ -204,7 +227,7 @@ static int run_applicable(struct engine *e, const struct check_scenario *s, stru
 	watch_starts(e);
 	ret = describe_misses(e, o);
 	if (ret == 0) {
-		count_pages(e->run.compare, o);
+		count_pages(&e->run, o);
 		judge(e, o);
 		o->seconds = now() - start;
 		report(e, o);
@@ -216,10 +239,12 @@ static int run_applicable(struct engine *e, const struct check_scenario *s, stru
 static int run_one(struct engine *e, const struct check_scenario *s)
 {
 	struct check_axis axes[AXES];
-	struct check_outcome o = {
-		.name = s->name, .mode = MODE, .axes = axes, .naxes = AXES, .repro = e->repro};
+	struct check_outcome o = {.name = s->name,
+				  .mode = check_family_mode(s->family),
+				  .axes = axes,
+				  .naxes = fill_axes(s, axes),
+				  .repro = e->repro};
 
-	fill_axes(s, axes);
 	check_target_repro(&e->target, s->name, e->repro, sizeof(e->repro));
 	o.reason = check_applies_not(&e->applies, s);
 	if (!o.reason)
@@ -253,6 +278,7 @@ static int open_engine(struct engine *e)
 					     .disk = &e->disk,
 					     .guest = &e->guest,
 					     .seed = opt->seed,
+					     .time_ms = opt->time_ms,
 					     .keep = opt->keep};
 	if (ret < 0 || memory < 0)
 		return ret < 0 ? ret : memory;

@@ -14,7 +14,7 @@
 /* The axes that check_scenario_valid() looks at; the others go with everything. */
 static const uint8_t bound_axes[] = {AXIS_QSIZE,    AXIS_EVENT_IDX, AXIS_RING,	AXIS_SLOTS,
 				     AXIS_REPLACE,  AXIS_STATUS,    AXIS_DESCS, AXIS_SHAPE,
-				     AXIS_POSITION, AXIS_REQUEST};
+				     AXIS_POSITION, AXIS_REQUEST,   AXIS_STEPS};
 
 #define NBOUND (sizeof(bound_axes) / sizeof(bound_axes[0]))
 
@@ -33,7 +33,7 @@ struct choice {
 		AXES, 0 \
 	}
 
-static const struct choice worth[][7] = {
+static const struct choice snapshots[][7] = {
 	{{AXIS_POSITION, POSITION_STRADDLE}, END},
 	/* Used entries, the index, the event field: each the only thing that has to be in a log. */
 	{{AXIS_RING, RING_INDEX},
@@ -86,20 +86,57 @@ static const struct choice worth[][7] = {
 	{{AXIS_REQUEST, REQUEST_FLUSH}, {AXIS_POSITION, POSITION_LAST}, END},
 };
 
-#define NWORTH (sizeof(worth) / sizeof(worth[0]))
+/* For backends of one queue, too. */
+static const struct choice shadows[][7] = {
+	{END},
+	{{AXIS_COLLECT, COLLECT_FRESH},
+	 {AXIS_SIZE, SIZE_SMALL},
+	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
+	 END},
+	{{AXIS_LOGGING, LOGGING_TOGGLE},
+	 {AXIS_STOP, STOP_RESUMED},
+	 {AXIS_SIZE, SIZE_VARIED},
+	 {AXIS_REQUEST, REQUEST_MIXED},
+	 END},
+	{{AXIS_QUEUES, QUEUES_2}, {AXIS_SIZE, SIZE_SMALL}, END},
+};
+
+static const struct choice migrations[][7] = {
+	{{AXIS_STEPS, STEPS_GROW}, END},
+	{{AXIS_STEPS, STEPS_GROW}, {AXIS_REPLACE, REPLACE_DURING}, END},
+	{{AXIS_STEPS, STEPS_SHRINK}, END},
+	{{AXIS_STEPS, STEPS_ON}, {AXIS_REPLACE, REPLACE_DURING}, END},
+	{{AXIS_STEPS, STEPS_SECOND}, END},
+	{{AXIS_STEPS, STEPS_STOP_RACED}, END},
+	{{AXIS_STEPS, STEPS_RECONNECT}, END},
+};
+
+static const struct {
+	const struct choice (*v)[7];
+	unsigned int n;
+} worth[FAMILIES] = {
+	[FAMILY_SNAPSHOT] = {snapshots, sizeof(snapshots) / sizeof(snapshots[0])},
+	[FAMILY_MIGRATION] = {migrations, sizeof(migrations) / sizeof(migrations[0])},
+	[FAMILY_SHADOW] = {shadows, sizeof(shadows) / sizeof(shadows[0])},
+};
 
 struct generator {
+	enum check_family family;
 	struct check_scenario_list list;
 	unsigned int capacity;
 	struct check_random random;
-	unsigned int requests; /* only the first so many values of AXIS_REQUEST are used */
+	/* Only the first so many values of these axes are used. */
+	unsigned int requests;
+	unsigned int queues;
 	/* [axis a][value][axis b][value], a < b: 1 covered, 2 cannot occur */
 	uint8_t pair[AXES][MAX_VALUES][AXES][MAX_VALUES];
 };
 
-static unsigned int values(const struct generator *g, unsigned int axis)
+static bool allowed(const struct generator *g, unsigned int axis, unsigned int value)
 {
-	return axis == AXIS_REQUEST ? g->requests : check_axis_values(axis);
+	return check_family_has(g->family, axis, value) &&
+	       (axis != AXIS_REQUEST || value < g->requests) &&
+	       (axis != AXIS_QUEUES || value < g->queues);
 }
 
 /* Give the unset bound axes from @i on values that make @s valid. */
@@ -111,9 +148,9 @@ static bool complete(const struct generator *g, struct check_scenario *s, unsign
 		i++;
 	if (i == NBOUND)
 		return check_scenario_valid(s);
-	for (v = 0; v < values(g, bound_axes[i]); v++) {
+	for (v = 0; v < check_axis_values(bound_axes[i]); v++) {
 		s->value[bound_axes[i]] = v;
-		if (complete(g, s, i + 1))
+		if (allowed(g, bound_axes[i], v) && complete(g, s, i + 1))
 			return true;
 	}
 	s->value[bound_axes[i]] = UNSET;
@@ -127,13 +164,27 @@ static bool completable(const struct generator *g, const struct check_scenario *
 	return complete(g, &copy, 0);
 }
 
-bool check_scenario_pair(enum check_axis_id axis_a, unsigned int a, enum check_axis_id axis_b,
-			 unsigned int b, struct check_scenario *out)
+static void make_usual(enum check_family family, struct check_scenario *s)
 {
-	struct generator all = {.requests = check_axis_values(AXIS_REQUEST)};
-	struct check_scenario s = {0};
+	unsigned int axis;
+
+	*s = (struct check_scenario){.family = family};
+	for (axis = 0; axis < AXES; axis++)
+		s->value[axis] = check_family_usual(family, axis);
+}
+
+bool check_scenario_pair(enum check_family family, enum check_axis_id axis_a, unsigned int a,
+			 enum check_axis_id axis_b, unsigned int b, struct check_scenario *out)
+{
+	struct generator all = {.family = family,
+				.requests = check_axis_values(AXIS_REQUEST),
+				.queues = check_axis_values(AXIS_QUEUES)};
+	struct check_scenario s;
 	unsigned int i;
 
+	if (!check_family_has(family, axis_a, a) || !check_family_has(family, axis_b, b))
+		return false;
+	make_usual(family, &s);
 	for (i = 0; i < NBOUND; i++)
 		s.value[bound_axes[i]] = UNSET;
 	s.value[axis_a] = a;
@@ -159,7 +210,7 @@ static void mark_impossible(struct generator *g)
 		for (b = a + 1; b < AXES; b++)
 			for (i = 0; i < check_axis_values(a); i++)
 				for (j = 0; j < check_axis_values(b); j++)
-					if (!check_scenario_pair(a, i, b, j, NULL))
+					if (!check_scenario_pair(g->family, a, i, b, j, NULL))
 						g->pair[a][i][b][j] = 2;
 }
 
@@ -198,11 +249,13 @@ static int append(struct generator *g, const struct check_scenario *s)
 /* Choose the value of one unset axis: the one that covers most, ties at random. */
 static unsigned int choose(struct generator *g, struct check_scenario *s, unsigned int axis)
 {
-	unsigned int n = values(g, axis), first = check_random_below(&g->random, n);
+	unsigned int n = check_axis_values(axis), first = check_random_below(&g->random, n);
 	unsigned int i, v, best = UNSET, best_gain = 0, this_gain;
 
 	for (i = 0; i < n; i++) {
 		v = (first + i) % n;
+		if (!allowed(g, axis, v))
+			continue;
 		this_gain = gain(g, s, axis, v);
 		if (best != UNSET && this_gain <= best_gain)
 			continue;
@@ -243,6 +296,7 @@ static int cover_pair(struct generator *g, unsigned int a, unsigned int i, unsig
 
 	for (c = 0; c < CANDIDATES; c++) {
 		memset(s.value, UNSET, sizeof(s.value));
+		s.family = g->family;
 		s.quick = false;
 		s.value[a] = i;
 		s.value[b] = j;
@@ -257,33 +311,36 @@ static int cover_pair(struct generator *g, unsigned int a, unsigned int i, unsig
 	return append(g, &best);
 }
 
-/* Cover what requests below @requests can cover. */
-static int cover(struct generator *g, unsigned int requests)
+/* Cover what can be covered by requests below @requests and values of queues below @queues. */
+static int cover(struct generator *g, unsigned int requests, unsigned int queues)
 {
 	unsigned int a, b, i, j;
 	int ret = 0;
 
 	g->requests = requests;
+	g->queues = queues;
 	for (a = 0; a < AXES; a++)
 		for (b = a + 1; b < AXES; b++)
-			for (i = 0; i < values(g, a); i++)
-				for (j = 0; j < values(g, b) && !ret; j++)
-					if (!g->pair[a][i][b][j])
+			for (i = 0; i < check_axis_values(a); i++)
+				for (j = 0; j < check_axis_values(b) && !ret; j++)
+					if (allowed(g, a, i) && allowed(g, b, j) &&
+					    !g->pair[a][i][b][j])
 						ret = cover_pair(g, a, i, b, j);
 	return ret;
 }
 
 static int append_worth(struct generator *g)
 {
+	const struct choice *c;
 	struct check_scenario s;
-	unsigned int i, j;
+	unsigned int i;
 	int ret = 0;
 
-	for (i = 0; i < NWORTH && !ret; i++) {
-		memset(&s, 0, sizeof(s));
+	for (i = 0; i < worth[g->family].n && !ret; i++) {
+		make_usual(g->family, &s);
 		s.quick = true;
-		for (j = 0; worth[i][j].axis != AXES; j++)
-			s.value[worth[i][j].axis] = worth[i][j].value;
+		for (c = worth[g->family].v[i]; c->axis != AXES; c++)
+			s.value[c->axis] = c->value;
 		ret = append(g, &s);
 	}
 	return ret;
@@ -301,18 +358,18 @@ static unsigned int unseen(bool seen[AXES][MAX_VALUES], const struct check_scena
 	return n;
 }
 
-/* Add scenarios to the quick set until it has each value once. */
-static void choose_quick(struct check_scenario_list *list)
+/* Add scenarios from @first on to the quick set until it has each value of the family once. */
+static void choose_quick(struct check_scenario_list *list, unsigned int first)
 {
 	bool seen[AXES][MAX_VALUES] = {{false}};
 	unsigned int i, n, best, best_unseen;
 
-	for (i = 0; i < list->n; i++)
+	for (i = first; i < list->n; i++)
 		if (list->v[i].quick)
 			unseen(seen, &list->v[i], true);
 	for (;;) {
 		best_unseen = 0;
-		for (i = best = 0; i < list->n; i++) {
+		for (i = best = first; i < list->n; i++) {
 			n = unseen(seen, &list->v[i], false);
 			if (n > best_unseen) {
 				best = i;
@@ -326,31 +383,46 @@ static void choose_quick(struct check_scenario_list *list)
 	}
 }
 
+static int generate_family(struct generator *g, enum check_family family)
+{
+	unsigned int first = g->list.n;
+	int ret;
+
+	g->family = family;
+	memset(g->pair, 0, sizeof(g->pair));
+	mark_impossible(g);
+	ret = append_worth(g);
+	/*
+	 * First everything that reads on one queue can cover, then on several, so that a backend
+	 * that has one queue, or on which nothing may be written, misses no pair of the other axes.
+	 */
+	if (!ret)
+		ret = cover(g, REQUEST_WRITE, QUEUES_2);
+	if (!ret)
+		ret = cover(g, REQUEST_WRITE, check_axis_values(AXIS_QUEUES));
+	if (!ret)
+		ret = cover(g, check_axis_values(AXIS_REQUEST), check_axis_values(AXIS_QUEUES));
+	if (!ret)
+		choose_quick(&g->list, first);
+	return ret;
+}
+
 int check_scenario_generate(uint64_t seed, struct check_scenario_list *list)
 {
 	struct generator *g = calloc(1, sizeof(*g));
-	int ret;
+	unsigned int family;
+	int ret = 0;
 
 	memset(list, 0, sizeof(*list));
 	if (!g)
 		return silt_err_sys(ENOMEM, "cannot list the scenarios");
 	g->random = check_random_named(seed, "scenarios");
-	mark_impossible(g);
-	ret = append_worth(g);
-	/*
-	 * First everything that reads can cover, so that a backend on which nothing may be written
-	 * misses no pair of the other axes.
-	 */
-	if (!ret)
-		ret = cover(g, REQUEST_WRITE);
-	if (!ret)
-		ret = cover(g, check_axis_values(AXIS_REQUEST));
+	for (family = 0; family < FAMILIES && !ret; family++)
+		ret = generate_family(g, family);
 	*list = g->list;
 	free(g);
 	if (ret < 0)
 		check_scenario_list_free(list);
-	else
-		choose_quick(list);
 	return ret;
 }
 

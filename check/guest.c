@@ -159,3 +159,32 @@ void check_guest_own_write(struct check_guest *g, uint64_t gpa, uint64_t len)
 
 	memcpy(r->before + (gpa - r->gpa), r->mem + (gpa - r->gpa), len);
 }
+
+void check_guest_store(struct check_guest *g, uint64_t gpa, const void *buf, uint64_t len)
+{
+	uint8_t *to = check_guest_mem(g, gpa);
+	const uint8_t *from = buf;
+	uint64_t i;
+
+	for (i = 0; i < len; i++)
+		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
+	check_guest_own_write(g, gpa, len);
+}
+
+void check_guest_patch(struct check_guest *g, uint64_t gpa, uint64_t len)
+{
+	struct check_guest_region *r = region_of(g, gpa);
+
+	memcpy(r->after + (gpa - r->gpa), r->before + (gpa - r->gpa), len);
+}
+
+void check_guest_copy_page(struct check_guest *g, enum check_guest_side side, uint64_t offset)
+{
+	const struct check_guest_region *r = &g->region[side];
+	const uint64_t *from = (const uint64_t *)(r->mem + offset);
+	uint64_t *to = (uint64_t *)(r->after + offset);
+	unsigned int i;
+
+	for (i = 0; i < GUEST_PAGE / sizeof(*to); i++)
+		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+}

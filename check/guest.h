@@ -61,7 +61,17 @@ void check_guest_capture(struct check_guest *g);
 /* What was after is before now. */
 void check_guest_advance(struct check_guest *g);
 
+/* Store as a driver does while others may be reading. The before copy follows. */
+void check_guest_store(struct check_guest *g, uint64_t gpa, const void *buf, uint64_t len);
+
 /* The driver itself wrote there: the before copy follows. */
 void check_guest_own_write(struct check_guest *g, uint64_t gpa, uint64_t len);
+
+/* Shadow mode: bytes of the after copy as they are in the before copy. */
+void check_guest_patch(struct check_guest *g, uint64_t gpa, uint64_t len);
+
+/* Copy the page at @offset into a region, which the device may be writing to, into the after copy.
+ */
+void check_guest_copy_page(struct check_guest *g, enum check_guest_side side, uint64_t offset);
 
 #endif

@@ -155,6 +155,7 @@ int check_probe_backend(struct check_scenario_env *env, const struct check_optio
 	if (ret < 0)
 		return silt_err(-ret, "%s", s.error);
 	a->disk = env->disk;
+	a->varies = check_blk_disk_varies(env->disk);
 	a->one_connection = env->target->kept;
 	a->our_disk = check_target_has_image(env->target) || opt->allow_writes;
 	env->may_write = a->our_disk && !(a->features >> VIRTIO_BLK_F_RO & 1);

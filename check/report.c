@@ -46,7 +46,7 @@ static void outcome(void *arg, const struct check_outcome *engine)
 	}
 	r->totals.count[o.result]++;
 	r->totals.known += o.known;
-	r->totals.missed_pages += o.missed;
+	r->totals.missed_pages += o.missed + o.stale;
 	r->totals.seconds += o.seconds;
 	for (unsigned int i = 0; i < r->nto; i++) {
 		if (r->to[i].outcome)

@@ -128,6 +128,7 @@ static void outcome(void *arg, const struct check_outcome *o)
 	add_count(j, object, "missed", o->missed);
 	add_count(j, object, "extra", o->extra);
 	add_count(j, object, "stale", o->stale);
+	add_count(j, object, "late", o->late);
 	add_count(j, object, "ignored", o->ignored);
 	add(j, object, "pages", pages_array(j, o));
 	add_text(j, object, "repro", o->repro);

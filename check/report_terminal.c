@@ -34,7 +34,7 @@ struct check_terminal {
 	size_t ngroups;
 	unsigned int outcomes;
 	uint64_t class_pages[CHECK_CLASSES];
-	uint64_t changed, marked, extra, stale, ignored;
+	uint64_t changed, marked, extra, late, ignored;
 	unsigned int verdicts[CHECK_WROTE_OUTSIDE + 1];
 	bool progress_shown;
 	bool failed; /* out of memory somewhere */
@@ -135,7 +135,7 @@ static void print_scenario(struct check_terminal *t, const struct check_outcome 
 		fputs(check_verdict_name(o->verdict), out);
 	else
 		fprintf(out, "changed %" PRIu64 ", missed %" PRIu64 ", extra %" PRIu64, o->changed,
-			o->missed, o->extra);
+			o->missed + o->stale, o->extra);
 	fprintf(out, ", %.0f ms", o->seconds * 1000);
 	if (o->known)
 		fputs(" (known)", out);
@@ -251,7 +251,7 @@ static void outcome(void *arg, const struct check_outcome *o)
 	t->changed += o->changed;
 	t->marked += o->logged + o->extra;
 	t->extra += o->extra;
-	t->stale += o->stale;
+	t->late += o->late;
 	t->ignored += o->ignored;
 	for (unsigned int i = 0; i < o->npages; i++)
 		t->class_pages[o->pages[i].class]++;
@@ -366,8 +366,8 @@ static void print_pages(struct check_terminal *t, const struct check_totals *tot
 	if (t->ignored)
 		fprintf(out, ", %" PRIu64 " ignored", t->ignored);
 	fprintf(out, ", %" PRIu64 " marked though unchanged", t->extra);
-	if (t->stale)
-		fprintf(out, ", %" PRIu64 " stale", t->stale);
+	if (t->late)
+		fprintf(out, ", %" PRIu64 " marked in a log that was replaced before", t->late);
 	if (t->changed)
 		fprintf(out, "; %.2f marked for each changed", (double)t->marked / t->changed);
 	putc('\n', out);

@@ -18,16 +18,6 @@
 
 #define BIT(n) (UINT64_C(1) << (n))
 
-/* Batches that are in flight while the log is exchanged, and requests in each. */
-#define DURING_ROUNDS 3
-#define DURING_BATCH  4
-#define LAST_BATCH    8
-/* The longest time between two requests whose descriptors the guest rewrites, and before them. */
-#define REWRITE_US     20
-#define NOTICE_US      500
-#define REWRITE_ROUNDS 4
-#define REWRITE_BATCH  4
-
 int check_trial_create(struct check_trial *run, const struct check_scenario_env *env)
 {
 	int ret;
@@ -55,15 +45,9 @@ void check_trial_destroy(struct check_trial *run)
 	check_places_free(&run->places);
 }
 
-/* Something of our own failed. */
-static int internal(struct check_trial *run)
+int check_trial_internal(struct check_trial *run)
 {
 	return check_session_error(&run->session, "%s", silt_errmsg());
-}
-
-static unsigned int value(const struct check_trial *run, enum check_axis_id axis)
-{
-	return run->scenario->value[axis];
 }
 
 /* ---- Logs ------------------------------------------------------------------------------------ */
@@ -73,68 +57,64 @@ struct check_session_log *check_trial_log(struct check_trial *run)
 	return &run->logs[run->nlogs - 1];
 }
 
-/* Take what was marked in a log. */
 int check_trial_harvest(struct check_trial *run, struct check_session_log *log)
 {
 	silt_bitmap_clear_range(run->marked, 0, run->compare->npages);
-	return silt_log_harvest(log->map, run->marked) < 0 ? internal(run) : 0;
+	return silt_log_harvest(log->map, run->marked) < 0 ? check_trial_internal(run) : 0;
 }
 
-static int next_log(struct check_trial *run)
+int check_trial_next_log(struct check_trial *run, uint64_t pages)
 {
-	uint64_t offset = value(run, AXIS_LOG_OFFSET) == LOG_OFFSET_PAGE ? GUEST_PAGE : 0;
+	uint64_t offset =
+		check_trial_value(run, AXIS_LOG_OFFSET) == LOG_OFFSET_PAGE ? GUEST_PAGE : 0;
 
 	if (run->nlogs == SCENARIO_MAX_LOGS)
 		return check_session_error(&run->session, "more than %u logs", SCENARIO_MAX_LOGS);
-	if (check_session_log_create(&run->logs[run->nlogs], run->compare->npages, offset) < 0)
-		return internal(run);
+	if (check_session_log_create(&run->logs[run->nlogs], pages, offset) < 0)
+		return check_trial_internal(run);
 	run->nlogs++;
 	return check_session_set_log(&run->session, check_trial_log(run));
 }
 
-/* From here on everything that the backend stores has to be in the log in use. */
-static void begin_span(struct check_trial *run)
+void check_trial_watch(struct check_trial *run)
 {
 	check_session_poison_rings(&run->session);
 	check_compare_begin(run->compare);
 	run->watching = true;
 }
 
-static bool logs_rings(const struct check_trial *run)
+bool check_trial_logs_rings(const struct check_trial *run)
 {
-	return value(run, AXIS_RING_LOG) != RING_LOG_OFF;
+	return check_trial_value(run, AXIS_RING_LOG) != RING_LOG_OFF;
 }
 
-/* As a monitor does it on a running device: the log, then the features, then the rings. */
 int check_trial_logging_on(struct check_trial *run)
 {
-	int ret = next_log(run);
+	int ret = check_trial_next_log(run, run->compare->npages);
 
-	if (!ret)
-		ret = check_session_logging(&run->session, true, logs_rings(run));
 	if (ret == 0)
-		begin_span(run);
+		ret = check_session_logging(&run->session, true, check_trial_logs_rings(run));
+	if (ret == 0)
+		check_trial_watch(run);
 	return ret;
 }
 
-/* Compare a span that ended; what is not in its log is worth keeping. */
 int check_trial_end_span(struct check_trial *run,
 			 int (*compare)(struct check_compare *, const uint64_t *))
 {
 	unsigned int misses = run->compare->misses.n;
 
 	if (compare(run->compare, run->marked) < 0)
-		return internal(run);
+		return check_trial_internal(run);
 	if (run->compare->misses.n == misses && !run->compare->pending.n)
 		return 0;
-	return check_keep_span(run) < 0 ? internal(run) : 0;
+	return check_keep_span(run) < 0 ? check_trial_internal(run) : 0;
 }
 
-/* Exchange the log for a fresh one, harvest the old one, and compare. */
-static int replace_log(struct check_trial *run)
+int check_trial_replace_log(struct check_trial *run, uint64_t pages)
 {
 	struct check_session_log old = *check_trial_log(run);
-	int ret = next_log(run);
+	int ret = check_trial_next_log(run, pages);
 
 	if (ret == 0)
 		ret = check_trial_harvest(run, &old);
@@ -145,13 +125,10 @@ static int replace_log(struct check_trial *run)
 	return ret;
 }
 
-/* Stop the rings, harvest for the last time, compare. */
-int check_trial_stop(struct check_trial *run)
+int check_trial_stopped(struct check_trial *run)
 {
-	int ret = check_session_stop(&run->session);
+	int ret = check_trial_harvest(run, check_trial_log(run));
 
-	if (ret == 0)
-		ret = check_trial_harvest(run, check_trial_log(run));
 	if (ret == 0)
 		ret = check_trial_end_span(run, check_compare_end);
 	/* By the next answer, whatever came too late has come, and no log will show it. */
@@ -162,6 +139,13 @@ int check_trial_stop(struct check_trial *run)
 		ret = check_trial_end_span(run, check_compare_late);
 	run->watching = false;
 	return ret;
+}
+
+int check_trial_stop(struct check_trial *run)
+{
+	int ret = check_session_stop(&run->session);
+
+	return ret < 0 ? ret : check_trial_stopped(run);
 }
 
 /* ---- Requests -------------------------------------------------------------------------------- */
@@ -175,7 +159,7 @@ static int build(struct check_trial *run, unsigned int n)
 		if (i == SCENARIO_MAX_REQUESTS)
 			return check_session_error(&run->session, "more than %u requests", i);
 		if (check_blk_build(&run->builder, i % queues, &run->requests[i]) < 0)
-			return internal(run);
+			return check_trial_internal(run);
 	}
 	return 0;
 }
@@ -236,26 +220,20 @@ void check_trial_spin_us(uint64_t us)
 		clock_gettime(CLOCK_MONOTONIC, &now);
 }
 
-/*
- * Many devices ask for no more kicks when they begin to read descriptors. From then on, at some
- * moment each, so that some are rewritten when the device has read them.
- */
-static void rewrite_descs(struct check_trial *run, unsigned int first)
+int check_trial_keep_busy(struct check_trial *run, unsigned int n)
 {
-	unsigned int i, us;
+	bool large = run->builder.large;
+	unsigned int first;
+	int ret;
 
-	if (value(run, AXIS_DESCS) != DESCS_REWRITTEN)
-		return;
-	for (us = 0; us < NOTICE_US && check_session_wants_kicks(&run->session); us++)
-		check_trial_spin_us(1);
-	for (i = first; i < run->nrequests; i++) {
-		check_trial_spin_us(check_random_below(&run->builder.random, REWRITE_US));
-		if (!run->requests[i].done)
-			check_session_rewrite(&run->session, &run->requests[i]);
-	}
+	check_trial_drop_cache(run);
+	run->builder.large = true;
+	ret = check_trial_prepare(run, n, &first);
+	run->builder.large = large;
+	return ret < 0 ? ret : check_trial_submit(run, first, run->nrequests);
 }
 
-static int work_at_once(struct check_trial *run, unsigned int n)
+int check_trial_work(struct check_trial *run, unsigned int n)
 {
 	unsigned int first;
 	int ret;
@@ -263,269 +241,19 @@ static int work_at_once(struct check_trial *run, unsigned int n)
 	ret = check_trial_prepare(run, n, &first);
 	if (ret == 0)
 		ret = check_trial_submit(run, first, run->nrequests);
-	if (ret < 0)
-		return ret;
-	rewrite_descs(run, first);
-	return check_session_wait(&run->session);
-}
-
-/* Several batches, since which descriptors are rewritten in time is left to chance. */
-static int work_rewriting(struct check_trial *run)
-{
-	unsigned int i;
-	int ret = 0;
-
-	for (i = 0; i < REWRITE_ROUNDS && !ret; i++) {
-		check_trial_drop_cache(run);
-		ret = work_at_once(run, REWRITE_BATCH / run->session.nqueues);
-	}
-	return ret;
-}
-
-/*
- * One request for each queue, and a fresh log after it. Then a kick for nothing and another log, so
- * that what the device stores when it has nothing to do is seen by itself. Only the last span shows
- * marks that would wait for something else to come: it is one with a request, or one without.
- */
-static int work_between(struct check_trial *run, unsigned int n)
-{
-	unsigned int i;
-	int ret = 0;
-
-	for (i = 0; i < n && !ret; i++) {
-		ret = work_at_once(run, 1);
-		if (ret < 0 || !run->watching)
-			continue;
-		check_session_wait_idle(&run->session);
-		if (i + 1 == n && value(run, AXIS_INDEX) == INDEX_0)
-			break;
-		ret = replace_log(run);
-		check_session_kick(&run->session);
-		check_session_wait_idle(&run->session);
-		if (ret == 0 && i + 1 < n)
-			ret = replace_log(run);
-	}
-	return ret;
-}
-
-static unsigned int during_batch(const struct check_trial *run)
-{
-	return DURING_BATCH / run->session.nqueues;
-}
-
-static int switch_during(struct check_trial *run)
-{
-	return run->watching ? replace_log(run) : 0;
-}
-
-static int work_during(struct check_trial *run)
-{
-	unsigned int i, first;
-	int ret = 0;
-
-	for (i = 0; i < DURING_ROUNDS && !ret; i++) {
-		check_trial_drop_cache(run);
-		ret = check_trial_prepare(run, during_batch(run), &first);
-		if (ret == 0)
-			ret = check_trial_submit(run, first, run->nrequests);
-		if (ret == 0)
-			ret = switch_during(run);
-		if (ret == 0)
-			ret = check_session_wait(&run->session);
-	}
-	return ret;
-}
-
-static unsigned int request_count(const struct check_trial *run)
-{
-	bool passes_end = value(run, AXIS_INDEX) == INDEX_WRAP || value(run, AXIS_QSIZE) == QSIZE_8;
-
-	if (value(run, AXIS_QUEUES) == QUEUES_2 && value(run, AXIS_REPLACE) == REPLACE_NONE)
-		return 16;
-	/* Enough to pass the end of the indexes, and of a small ring. */
-	return passes_end ? 10 : 6;
-}
-
-static int work(struct check_trial *run)
-{
-	switch (value(run, AXIS_REPLACE)) {
-	case REPLACE_BETWEEN:
-		return work_between(run, request_count(run));
-	case REPLACE_DURING:
-		return work_during(run);
-	default:
-		if (value(run, AXIS_DESCS) == DESCS_REWRITTEN)
-			return work_rewriting(run);
-		return work_at_once(run, request_count(run));
-	}
-}
-
-/* Requests that the backend has to finish, or leave alone, by the time it answers GET_VRING_BASE.
- */
-static int last_requests(struct check_trial *run)
-{
-	unsigned int most = LAST_BATCH / run->session.nqueues;
-	unsigned int room =
-		check_scenario_qsize(run->scenario) / check_scenario_descs(run->scenario);
-	unsigned int first;
-	int ret;
-
-	if (value(run, AXIS_LAST) != LAST_UNWAITED)
-		return 0;
-	check_trial_drop_cache(run);
-	run->builder.large = true;
-	ret = check_trial_prepare(run, room < most ? room : most, &first);
-	return ret < 0 ? ret : check_trial_submit(run, first, run->nrequests);
-}
-
-/* ---- The scenario ---------------------------------------------------------------------------- */
-
-static int change_slots(struct check_trial *run)
-{
-	struct check_session *s = &run->session;
-	int ret = 0;
-
-	if (value(run, AXIS_SLOTS) == SLOTS_STATIC || !run->builder.low_only)
-		return 0;
-	if (value(run, AXIS_SLOTS) == SLOTS_CYCLED)
-		ret = check_session_remove_high(s);
-	if (ret == 0)
-		ret = check_session_add_high(s);
-	run->builder.low_only = false;
-	return ret;
-}
-
-static int watched_work(struct check_trial *run)
-{
-	int ret = change_slots(run);
-
-	if (ret == 0)
-		ret = work(run);
-	return ret;
-}
-
-static int finish(struct check_trial *run)
-{
-	int ret = watched_work(run);
-
-	if (ret == 0)
-		ret = last_requests(run);
-	return ret < 0 ? ret : check_trial_stop(run);
-}
-
-/* Requests are in flight while logging comes on, if the log is to be exchanged during requests. */
-static int on_during(struct check_trial *run)
-{
-	unsigned int first;
-	int ret;
-
-	if (value(run, AXIS_REPLACE) != REPLACE_DURING)
-		return check_trial_logging_on(run);
-	check_trial_drop_cache(run);
-	ret = check_trial_prepare(run, during_batch(run), &first);
-	if (ret == 0)
-		ret = check_trial_submit(run, first, run->nrequests);
-	if (ret == 0)
-		ret = check_trial_logging_on(run);
 	return ret < 0 ? ret : check_session_wait(&run->session);
 }
 
-static int set_up(struct check_trial *run)
-{
-	bool high = value(run, AXIS_SLOTS) != SLOTS_ADDED;
-
-	return check_session_set_up(&run->session, high);
-}
-
-static int run_on(struct check_trial *run)
-{
-	int ret = set_up(run);
-
-	if (ret == 0)
-		ret = check_session_start(&run->session);
-	if (ret == 0)
-		ret = check_trial_logging_on(run);
-	return ret < 0 ? ret : finish(run);
-}
-
-/* A migration that fails after the device was stopped, and a second one. */
-static int run_toggle(struct check_trial *run)
-{
-	struct check_session *s = &run->session;
-	int ret = set_up(run);
-
-	if (ret == 0)
-		ret = check_session_start(s);
-	if (ret == 0)
-		ret = work_at_once(run, 2);
-	if (ret == 0)
-		ret = on_during(run);
-	if (ret == 0)
-		ret = watched_work(run);
-	if (ret == 0)
-		ret = check_trial_stop(run);
-	if (ret == 0)
-		ret = check_session_start(s);
-	if (ret == 0)
-		ret = check_session_logging(s, false, false);
-	/* Marks until now are of no use; there must be none from now on. */
-	if (ret == 0)
-		ret = check_trial_harvest(run, check_trial_log(run));
-	if (ret == 0)
-		ret = work_at_once(run, 2);
-	if (ret == 0)
-		ret = on_during(run);
-	return ret < 0 ? ret : finish(run);
-}
-
-/* Requests that are finished before there is a log. */
-static int early_requests(struct check_trial *run)
-{
-	int ret = work_at_once(run, 2);
-
-	return ret < 0 ? ret : next_log(run);
-}
-
-/* No request, so that what a device stores when it starts is seen by itself. */
-static int early_start(struct check_trial *run)
-{
-	int ret;
-
-	check_session_wait_idle(&run->session);
-	ret = next_log(run);
-	if (ret == 0)
-		ret = replace_log(run);
-	return ret < 0 ? ret : replace_log(run);
-}
-
-/* A device that is started during a migration: the log comes when it has begun to work. */
-static int run_late(struct check_trial *run)
-{
-	struct check_session *s = &run->session;
-	int ret;
-
-	s->log_all = true;
-	s->log_ring = logs_rings(run);
-	ret = set_up(run);
-	if (ret < 0)
-		return ret;
-	begin_span(run);
-	ret = check_session_start(s);
-	if (ret == 0 && value(run, AXIS_REPLACE) == REPLACE_BETWEEN)
-		ret = early_start(run);
-	else if (ret == 0)
-		ret = early_requests(run);
-	return ret < 0 ? ret : finish(run);
-}
+/* ---- The scenario ---------------------------------------------------------------------------- */
 
 static uint64_t wanted_features(const struct check_trial *run)
 {
 	uint64_t features =
 		check_blk_features() | BIT(VIRTIO_F_VERSION_1) | SILT_VHOST_F_PROTOCOL_FEATURES;
 
-	if (value(run, AXIS_EVENT_IDX) == EVENT_IDX_ON)
+	if (check_trial_value(run, AXIS_EVENT_IDX) == EVENT_IDX_ON)
 		features |= BIT(VIRTIO_RING_F_EVENT_IDX);
-	if (value(run, AXIS_SHAPE) == SHAPE_INDIRECT)
+	if (check_trial_value(run, AXIS_SHAPE) == SHAPE_INDIRECT)
 		features |= BIT(VIRTIO_RING_F_INDIRECT_DESC);
 	return features & run->session.offered;
 }
@@ -538,9 +266,6 @@ static void prepare_builder(struct check_trial *run, const struct check_random *
 		.guest = run->env->guest,
 		.places = &run->places,
 		.random = *random,
-		.large = value(run, AXIS_REPLACE) == REPLACE_DURING ||
-			 value(run, AXIS_DESCS) == DESCS_REWRITTEN,
-		.low_only = value(run, AXIS_SLOTS) != SLOTS_STATIC,
 		.may_write = run->env->may_write,
 		.may_flush = run->session.features >> VIRTIO_BLK_F_FLUSH & 1,
 	};
@@ -556,7 +281,7 @@ static void describe_rings(struct check_trial *run)
 		run->compare->ring[i] = (struct check_compare_ring){
 			.used = q->used,
 			.log_gpa = q->log_gpa,
-			.logged = logs_rings(run),
+			.logged = check_trial_logs_rings(run),
 			.num = q->num,
 			.slot = q->slot,
 			.last = &q->last,
@@ -576,19 +301,6 @@ static int run_connected(struct check_trial *run, const struct check_random *ran
 		return ret;
 	describe_rings(run);
 	return mode->run(run, mode->arg);
-}
-
-static int run_snapshot(struct check_trial *run, const void *arg)
-{
-	(void)arg;
-	switch (value(run, AXIS_LOGGING)) {
-	case LOGGING_TOGGLE:
-		return run_toggle(run);
-	case LOGGING_LATE:
-		return run_late(run);
-	default:
-		return run_on(run);
-	}
 }
 
 static void verify_answers(struct check_trial *run)
@@ -611,7 +323,7 @@ static void verify_answers(struct check_trial *run)
 }
 
 /* Marks in logs that were exchanged before: nobody harvests them. */
-static void count_stale(struct check_trial *run)
+static void count_late(struct check_trial *run)
 {
 	unsigned int i;
 	int64_t n;
@@ -619,7 +331,7 @@ static void count_stale(struct check_trial *run)
 	silt_bitmap_clear_range(run->marked, 0, run->compare->npages);
 	for (i = 0; i + 1 < run->nlogs; i++) {
 		n = silt_log_harvest(run->logs[i].map, run->marked);
-		run->stale += n > 0 ? n : 0;
+		run->late += n > 0 ? n : 0;
 	}
 }
 
@@ -640,7 +352,7 @@ static void reset(struct check_trial *run, const struct check_scenario *scenario
 					      .more_protocol = more_protocol};
 	run->places.n = 0;
 	run->nrequests = run->nlogs = 0;
-	run->stale = 0;
+	run->late = 0;
 	run->kept = 0;
 	run->watching = run->broken = false;
 	run->error[0] = '\0';
@@ -661,16 +373,28 @@ void check_trial_run_mode(struct check_trial *run, const struct check_scenario *
 	run->broken = ret < 0;
 	if (ret == 0) {
 		verify_answers(run);
-		count_stale(run);
+		count_late(run);
 	}
 	strcpy(run->error, ret < 0 ? run->session.error : run->session.wrong);
 	check_session_close(&run->session, run->broken);
 	close_logs(run);
 }
 
+static int run_family(struct check_trial *run, const void *arg)
+{
+	static int (*const families[FAMILIES])(struct check_trial *) = {
+		[FAMILY_SNAPSHOT] = check_snapshot_run,
+		[FAMILY_MIGRATION] = check_migration_run,
+		[FAMILY_SHADOW] = check_shadow_run,
+	};
+
+	(void)arg;
+	return families[run->scenario->family](run);
+}
+
 void check_trial_run(struct check_trial *run, const struct check_scenario *scenario)
 {
-	static const struct check_trial_mode snapshot = {.run = run_snapshot};
+	static const struct check_trial_mode family = {.run = run_family};
 
-	check_trial_run_mode(run, scenario, &snapshot);
+	check_trial_run_mode(run, scenario, &family);
 }

@@ -10,7 +10,7 @@
 #include "check/session.h"
 #include "check/target.h"
 
-#define SCENARIO_MAX_REQUESTS 256
+#define SCENARIO_MAX_REQUESTS 512
 #define SCENARIO_MAX_LOGS     64
 
 /* What all scenarios of a run share. */
@@ -20,8 +20,9 @@ struct check_scenario_env {
 	struct check_guest *guest;
 	FILE *trace;
 	uint64_t seed;
-	bool may_write; /* requests that change the disk */
-	bool keep;	/* keep logs and memory where a page was missed */
+	unsigned int time_ms; /* how long requests run in shadow mode */
+	bool may_write;	      /* requests that change the disk */
+	bool keep;	      /* keep logs and memory where a page was missed */
 };
 
 /* One scenario while it runs, and what it found. */
@@ -37,7 +38,7 @@ struct check_trial {
 	struct check_session_log logs[SCENARIO_MAX_LOGS]; /* the last one is in use */
 	unsigned int nlogs;
 	uint64_t *marked;  /* what was marked in the log in use, or in the last one that was */
-	uint64_t stale;	   /* marks that came into a log after it had been exchanged */
+	uint64_t late;	   /* marks that came into a log after it had been exchanged */
 	unsigned int kept; /* spans whose log and memory were kept */
 	bool watching;	   /* logging is on and memory is compared */
 	char error[SESSION_ERROR_LEN]; /* "", or what the backend did wrong */
@@ -63,38 +64,72 @@ void check_trial_run_mode(struct check_trial *run, const struct check_scenario *
 			  const struct check_trial_mode *mode);
 
 /*
- * Run one scenario on a connection of its own. What the backend does wrong is left in run->error
- * and run->compare->misses.
+ * Run one scenario, as its family does, on a connection of its own. What the backend does wrong is
+ * left in run->error and run->compare->misses.
  */
 void check_trial_run(struct check_trial *run, const struct check_scenario *scenario);
 
 /*
- * What modes are made of. All return 0 or -errno with run->session.error.
+ * What scenarios are made of. All return 0 or -errno, with a sentence in run->session.error.
  */
 
-/* The log in use. */
-struct check_session_log *check_trial_log(struct check_trial *run);
+static inline unsigned int check_trial_value(const struct check_trial *run, enum check_axis_id axis)
+{
+	return run->scenario->value[axis];
+}
 
-/* As a monitor does it on a running device: a new log, the features, the rings. A span begins. */
-int check_trial_logging_on(struct check_trial *run);
+/* Something of our own failed; silt_errmsg() says what. */
+int check_trial_internal(struct check_trial *run);
+
+/* Give the backend a fresh log of so many pages. */
+int check_trial_next_log(struct check_trial *run, uint64_t pages);
+struct check_session_log *check_trial_log(struct check_trial *run);
 
 /* Take what was marked in a log into run->marked. */
 int check_trial_harvest(struct check_trial *run, struct check_session_log *log);
 
-/* Compare a span that ended with run->marked. */
-int check_trial_end_span(struct check_trial *run,
-			 int (*compare)(struct check_compare *, const uint64_t *));
+/* From here on everything that the backend stores has to be in the log in use. */
+void check_trial_watch(struct check_trial *run);
+
+bool check_trial_logs_rings(const struct check_trial *run);
+
+/* As a monitor does it on a running device: a new log, the features, the rings. Then watch. */
+int check_trial_logging_on(struct check_trial *run);
+
+/* Exchange the log for a fresh one, harvest the old one, and compare. */
+int check_trial_replace_log(struct check_trial *run, uint64_t pages);
 
 /* Stop the rings, harvest for the last time, compare. */
 int check_trial_stop(struct check_trial *run);
 
-/* Build @n requests for each queue; @first is set to the first one. Then give them to the device.
- */
+/* The rings were stopped: harvest for the last time, compare. */
+int check_trial_stopped(struct check_trial *run);
+
+/* Compare a span that ended; what is not in its log is worth keeping. */
+int check_trial_end_span(struct check_trial *run,
+			 int (*compare)(struct check_compare *, const uint64_t *));
+
+/* Build @n requests for each queue, the first of which is run->requests[*first]. */
 int check_trial_prepare(struct check_trial *run, unsigned int n, unsigned int *first);
+
+/* Make run->requests[first .. end) available, and kick. */
 int check_trial_submit(struct check_trial *run, unsigned int first, unsigned int end);
 
-/* What is cached is read at once: make the disk a little slower. */
+/* What is cached is read at once: make a disk of ours a little slower for a while. */
 void check_trial_drop_cache(const struct check_trial *run);
+
+/* Let a short time pass without giving up the CPU. */
 void check_trial_spin_us(uint64_t us);
+
+/* Prepare and submit @n requests for each queue, which take the disk a while. */
+int check_trial_keep_busy(struct check_trial *run, unsigned int n);
+
+/* @n requests for each queue, awaited. */
+int check_trial_work(struct check_trial *run, unsigned int n);
+
+/* Families of scenarios. */
+int check_snapshot_run(struct check_trial *run);
+int check_migration_run(struct check_trial *run);
+int check_shadow_run(struct check_trial *run);
 
 #endif

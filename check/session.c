@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/virtio_config.h>
 #include <linux/virtio_ring.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 
 #include "base/err.h"
 #include "check/session.h"
+#include "check/target_process.h"
 
 #define BIT(n) (UINT64_C(1) << (n))
 
@@ -22,6 +24,9 @@
 	(SILT_VHOST_PROTOCOL_F_MQ | SILT_VHOST_PROTOCOL_F_LOG_SHMFD |     \
 	 SILT_VHOST_PROTOCOL_F_REPLY_ACK | SILT_VHOST_PROTOCOL_F_CONFIG | \
 	 SILT_VHOST_PROTOCOL_F_CONFIGURE_MEM_SLOTS)
+
+/* How soon a backend that closed a connection is tried again. */
+#define RETRY_MS 10
 
 /* In the hole between the two regions: inside the log, but not memory. */
 #define ELSEWHERE      UINT64_C(0xc00007b4)
@@ -76,15 +81,23 @@ static void trace_message(void *arg, const struct silt_vhost_msg *msg, bool from
 		silt_vhost_msg_format(msg, from_backend, line, sizeof(line)));
 }
 
+/* The first words; @doing gets the request that they end with. */
+static int greet(struct check_session *s, const char **doing)
+{
+	int ret;
+
+	*doing = "SET_OWNER";
+	ret = silt_frontend_set_owner(s->f);
+	if (ret < 0)
+		return ret;
+	*doing = "GET_FEATURES";
+	return silt_frontend_get_features(s->f, &s->offered);
+}
+
 static int negotiate(struct check_session *s)
 {
-	int ret = silt_frontend_set_owner(s->f);
+	int ret;
 
-	if (ret < 0)
-		return check_session_failed(s, ret, "SET_OWNER");
-	ret = silt_frontend_get_features(s->f, &s->offered);
-	if (ret < 0)
-		return check_session_failed(s, ret, "GET_FEATURES");
 	if (!(s->offered & SILT_VHOST_F_PROTOCOL_FEATURES))
 		return 0;
 	ret = silt_frontend_get_protocol_features(s->f, &s->offered_protocol);
@@ -95,7 +108,24 @@ static int negotiate(struct check_session *s)
 	return ret < 0 ? check_session_failed(s, ret, "SET_PROTOCOL_FEATURES") : 0;
 }
 
-static int connect_and_negotiate(struct check_session *s)
+/*
+ * A backend that serves one connection at a time may close a new one as long as it is busy with the
+ * end of the last. One that ended with its connection is started again, once.
+ */
+static bool worth_another_try(struct check_session *s, int ret, bool *restarted)
+{
+	if (!check_target_reconnects(s->target))
+		return false;
+	if (ret != -ECONNRESET && ret != -ECHILD)
+		return false;
+	if (!*restarted && check_target_over(s->target)) {
+		*restarted = true;
+		return true;
+	}
+	return ret == -ECONNRESET && check_target_alive(s->target);
+}
+
+static int connect_once(struct check_session *s, const char **doing)
 {
 	int ret = check_target_connect(s->target, &s->f);
 
@@ -104,26 +134,38 @@ static int connect_and_negotiate(struct check_session *s)
 		return ret;
 	}
 	silt_frontend_trace(s->f, s->trace ? trace_message : NULL, s->trace);
+	return greet(s, doing);
+}
+
+static int connect_backend(struct check_session *s)
+{
+	int64_t deadline = check_process_now_ms() + s->timeout_ms;
+	const char *doing = NULL;
+	bool restarted = false;
+	int ret;
+
+	for (;;) {
+		ret = connect_once(s, &doing);
+		if (check_process_now_ms() >= deadline || !worth_another_try(s, ret, &restarted))
+			break;
+		check_target_release(s->target, s->f, false);
+		s->f = NULL;
+		s->error[0] = '\0';
+		poll(NULL, 0, RETRY_MS);
+	}
+	if (ret < 0)
+		return s->f ? check_session_failed(s, ret, doing) : ret;
 	return negotiate(s);
 }
 
 int check_session_open(struct check_session *s)
 {
 	unsigned int q;
-	int ret;
 
 	s->timeout_ms = s->target->opt->timeout_ms;
 	for (q = 0; q < SESSION_QUEUES; q++)
 		s->queue[q].kick = s->queue[q].call = s->queue[q].err = -1;
-	ret = connect_and_negotiate(s);
-	if ((ret == -ECONNRESET || ret == -EPIPE || ret == -ECHILD) &&
-	    check_target_over(s->target)) {
-		check_target_release(s->target, s->f, true);
-		s->f = NULL;
-		s->error[0] = '\0';
-		ret = connect_and_negotiate(s);
-	}
-	return ret;
+	return connect_backend(s);
 }
 
 int check_session_reconnect(struct check_session *s)
@@ -131,7 +173,15 @@ int check_session_reconnect(struct check_session *s)
 	check_target_release(s->target, s->f, true);
 	s->f = NULL;
 	s->error[0] = '\0';
-	return connect_and_negotiate(s);
+	return connect_backend(s);
+}
+
+int check_session_lose_connection(struct check_session *s)
+{
+	check_target_release(s->target, s->f, false);
+	s->f = NULL;
+	s->log_all = s->log_ring = false;
+	return connect_backend(s);
 }
 
 static void close_queue(struct check_session_queue *q)
@@ -215,7 +265,7 @@ int check_session_remove_high(struct check_session *s)
 	return ret < 0 ? ret : settle(s);
 }
 
-static int set_features(struct check_session *s)
+int check_session_set_features(struct check_session *s)
 {
 	uint64_t features = s->features | (s->log_all ? SILT_VHOST_F_LOG_ALL : 0);
 	int ret = silt_frontend_set_features(s->f, features);
@@ -225,7 +275,7 @@ static int set_features(struct check_session *s)
 
 int check_session_set_up(struct check_session *s, bool with_high)
 {
-	int ret = set_features(s);
+	int ret = check_session_set_features(s);
 
 	return ret < 0 ? ret : set_memory(s, with_high ? GUEST_SIDES : GUEST_HIGH);
 }
@@ -291,7 +341,7 @@ int check_session_logging(struct check_session *s, bool on, bool ring)
 
 	s->log_all = on;
 	s->log_ring = on && ring;
-	ret = set_features(s);
+	ret = check_session_set_features(s);
 	for (i = 0; i < s->nqueues && !ret; i++)
 		ret = set_ring_address(s, i);
 	return ret < 0 ? ret : settle(s);
@@ -405,7 +455,7 @@ int check_session_make_rings(struct check_session *s, const struct check_scenari
 	unsigned int i;
 	int ret = 0;
 
-	s->nqueues = sc->value[AXIS_QUEUES] == QUEUES_2 ? 2 : 1;
+	s->nqueues = check_scenario_queues(sc);
 	for (i = 0; i < s->nqueues && !ret; i++)
 		ret = make_ring(s, i, sc);
 	if (ret < 0)

@@ -22,7 +22,7 @@
  * what the backend did; then the session is broken, and is only closed.
  */
 
-#define SESSION_QUEUES	  2
+#define SESSION_QUEUES	  AXES_MAX_QUEUES
 #define SESSION_MAX_NUM	  512
 #define SESSION_ERROR_LEN 1600
 
@@ -80,6 +80,12 @@ int check_session_open(struct check_session *s);
 /* Connect again with a backend that is started again: the rings stay as they are. */
 int check_session_reconnect(struct check_session *s);
 
+/*
+ * Lose the connection and make another one, on which nothing is set up yet. Rings and drivers stay
+ * as they are.
+ */
+int check_session_lose_connection(struct check_session *s);
+
 /* Close the connection and free everything, whatever state it is in. */
 void check_session_close(struct check_session *s, bool broken);
 
@@ -99,6 +105,24 @@ int check_session_start(struct check_session *s);
  * s->wrong.
  */
 int check_session_stop(struct check_session *s);
+
+/*
+ * The two halves of check_session_stop(), for a driver that goes on adding buffers in another
+ * thread during the first. A base is what GET_VRING_BASE answered, or -errno, and the used index at
+ * that moment.
+ */
+struct check_session_base {
+	int answer;
+	uint16_t used;
+};
+
+void check_session_get_bases(const struct check_session *s,
+			     struct check_session_base bases[SESSION_QUEUES]);
+int check_session_stopped(struct check_session *s,
+			  const struct check_session_base bases[SESSION_QUEUES]);
+
+/* Acknowledge s->features, and with s->log_all that buffers are to be logged. */
+int check_session_set_features(struct check_session *s);
 
 /* Switch logging on or off on running rings, as a monitor does. */
 int check_session_logging(struct check_session *s, bool on, bool ring);
@@ -121,6 +145,12 @@ void check_session_kick(struct check_session *s);
 
 /* Wait until the device holds no buffer. */
 int check_session_wait(struct check_session *s);
+
+/* Wait until it holds at most @most buffers of each queue. */
+int check_session_wait_below(struct check_session *s, unsigned int most);
+
+/* Buffers of queue @q that the device holds. */
+unsigned int check_session_in_flight(const struct check_session *s, unsigned int q);
 
 /* Take what has come back already. */
 int check_session_collect(struct check_session *s);

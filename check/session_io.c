@@ -20,6 +20,11 @@ static uint16_t in_flight(const struct check_session_queue *q)
 	return q->added - q->collected;
 }
 
+unsigned int check_session_in_flight(const struct check_session *s, unsigned int q)
+{
+	return in_flight(&s->queue[q]);
+}
+
 void check_session_kick(struct check_session *s)
 {
 	const uint64_t one = 1;
@@ -162,8 +167,7 @@ static int wait_call(struct check_session *s, int64_t deadline)
 	return wait[0].revents || wait[1].revents ? hung_up(s) : 0;
 }
 
-/* Wait until at most @most buffers are in flight on each queue. */
-static int wait_below(struct check_session *s, unsigned int most)
+int check_session_wait_below(struct check_session *s, unsigned int most)
 {
 	int64_t deadline = check_process_now_ms() + s->timeout_ms;
 	unsigned int i, before = total_collected(s);
@@ -190,7 +194,7 @@ static int wait_below(struct check_session *s, unsigned int most)
 
 int check_session_wait(struct check_session *s)
 {
-	return wait_below(s, 0);
+	return check_session_wait_below(s, 0);
 }
 
 static int add(struct check_session *s, struct check_blk_request *r)
@@ -220,7 +224,7 @@ int check_session_add(struct check_session *s, struct check_blk_request *r)
 
 	while (ret == -ENOSPC) {
 		check_session_kick(s);
-		ret = wait_below(s, in_flight(q) - 1);
+		ret = check_session_wait_below(s, in_flight(q) - 1);
 		if (ret < 0)
 			return ret;
 		ret = add(s, r);
@@ -333,39 +337,61 @@ void check_session_poison_rings(struct check_session *s)
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
 
+void check_session_get_bases(const struct check_session *s,
+			     struct check_session_base bases[SESSION_QUEUES])
+{
+	unsigned int i;
+
+	for (i = 0; i < s->nqueues; i++) {
+		bases[i].answer = silt_frontend_get_vring_base(s->f, i);
+		if (bases[i].answer < 0)
+			return;
+		bases[i].used = used_field(s, &s->queue[i], 2);
+	}
+}
+
 /*
  * What was taken from the available ring must be finished by the time of the answer; what was not
  * is the next owner's business.
  */
-static int stop_ring(struct check_session *s, unsigned int i)
+static int judge_base(struct check_session *s, unsigned int i,
+		      const struct check_session_base *base)
 {
-	struct check_session_queue *q = &s->queue[i];
-	int base = silt_frontend_get_vring_base(s->f, i);
-	uint16_t used = used_field(s, q, 2);
+	const struct check_session_queue *q = &s->queue[i];
 
-	if (base < 0)
-		return check_session_failed(s, base, "GET_VRING_BASE");
-	if ((uint16_t)(base - q->first) > q->added)
+	if (base->answer < 0)
+		return check_session_failed(s, base->answer, "GET_VRING_BASE");
+	if ((uint16_t)(base->answer - q->first - q->collected) > in_flight(q))
 		check_session_wrong(
 			s,
-			"GET_VRING_BASE of queue %u says %d, but only %u buffers were made "
-			"available from %u on",
-			i, base, q->added, q->first);
-	else if ((uint16_t)base != used)
+			"GET_VRING_BASE of queue %u says %d, but buffers were made available "
+			"from %u up to %u only",
+			i, base->answer, (uint16_t)(q->first + q->collected),
+			(uint16_t)(q->first + q->added));
+	else if (base->answer != base->used)
 		check_session_wrong(
 			s,
 			"GET_VRING_BASE of queue %u says %d, but the used index is %u: it "
 			"was answered before all requests were finished",
-			i, base, used);
+			i, base->answer, base->used);
 	return 0;
 }
 
-int check_session_stop(struct check_session *s)
+int check_session_stopped(struct check_session *s,
+			  const struct check_session_base bases[SESSION_QUEUES])
 {
 	unsigned int i;
 	int ret = 0;
 
 	for (i = 0; i < s->nqueues && !ret; i++)
-		ret = stop_ring(s, i);
+		ret = judge_base(s, i, &bases[i]);
 	return ret < 0 ? ret : check_session_collect(s);
+}
+
+int check_session_stop(struct check_session *s)
+{
+	struct check_session_base bases[SESSION_QUEUES];
+
+	check_session_get_bases(s, bases);
+	return check_session_stopped(s, bases);
 }

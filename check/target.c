@@ -312,7 +312,7 @@ int check_target_connect(struct check_target *t, struct silt_frontend **f)
 		*f = t->kept;
 		return 0;
 	}
-	if (t->opt->target == CHECK_TARGET_FD && t->listening < 0)
+	if (!check_target_reconnects(t))
 		return silt_err(ENOTCONN, "the connection of fd %d was lost", t->opt->fd);
 	ret = connect_socket(t, &fd);
 	if (ret == 0)
@@ -339,6 +339,19 @@ void check_target_release(struct check_target *t, struct silt_frontend *f, bool 
 bool check_target_started(const struct check_target *t)
 {
 	return starts_backend(t->opt);
+}
+
+bool check_target_reconnects(const struct check_target *t)
+{
+	return t->opt->target != CHECK_TARGET_FD || t->listening >= 0;
+}
+
+bool check_target_alive(struct check_target *t)
+{
+	if (!starts_backend(t->opt))
+		return true;
+	check_process_reap(t);
+	return t->pid;
 }
 
 bool check_target_has_image(const struct check_target *t)
@@ -429,6 +442,10 @@ void check_target_repro(const struct check_target *t, const char *name, char *bu
 	snprintf(word, sizeof(word), "%lu", opt->seed);
 	used = append_word(buf, len, used, "--seed");
 	used = append_word(buf, len, used, word);
+	if (opt->time_ms != CHECK_TIME_MS) {
+		snprintf(word, sizeof(word), "--time=%ums", opt->time_ms);
+		used = append_word(buf, len, used, word);
+	}
 	if (opt->target != CHECK_TARGET_COMMAND)
 		return;
 	used = append_word(buf, len, used, "--");

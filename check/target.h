@@ -50,6 +50,12 @@ int check_target_connect(struct check_target *t, struct silt_frontend **f);
 /* The scenario ended. After an error the next one gets a fresh backend where that is possible. */
 void check_target_release(struct check_target *t, struct silt_frontend *f, bool broken);
 
+/* Can it be connected to once more? */
+bool check_target_reconnects(const struct check_target *t);
+
+/* False if we started it and it has ended. */
+bool check_target_alive(struct check_target *t);
+
 /* Did we start it? Does its disk hold nothing but our image? */
 bool check_target_started(const struct check_target *t);
 bool check_target_has_image(const struct check_target *t);

@@ -68,7 +68,7 @@ static char **build_argv(const struct check_target *t)
 			(char *)"blk",
 			(char *)"--socket-path={socket}",
 			(char *)"--blk-file={image}",
-			(char *)"--num-queues=2",
+			(char *)"--num-queues=4",
 			NULL};
 	char **from = t->opt->target == CHECK_TARGET_SELF ? self : t->opt->argv;
 	char **argv;

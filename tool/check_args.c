@@ -15,7 +15,7 @@
 
 #define DEFAULT_SEED	   1
 #define DEFAULT_TIMEOUT_MS 5000
-#define MAX_TIMEOUT_MS	   600000
+#define MAX_TIME_MS	   600000
 
 static const char examples[] =
 	"  silt check --self-test\n"
@@ -46,6 +46,7 @@ static const char help_text[] =
 	"  --only=GLOB          scenarios whose names match\n"
 	"  --seed=N             generate other scenarios and contents (default 1)\n"
 	"  --timeout=TIME       bound on each request, as 500ms or 5s (default 5s)\n"
+	"  --time=TIME          how long requests run in each shadow scenario (default 200ms)\n"
 	"  --allow-writes       let a backend that silt did not start change its disk, and be\n"
 	"                       ended by --hostile\n"
 	"  --list               print the axes and the scenarios' names, run nothing\n"
@@ -80,6 +81,7 @@ enum {
 	OPT_ONLY,
 	OPT_SEED,
 	OPT_TIMEOUT,
+	OPT_TIME,
 	OPT_TRACE,
 	OPT_KEEP,
 	OPT_IGNORE,
@@ -101,6 +103,7 @@ static const struct option options[] = {
 	{"only", required_argument, NULL, OPT_ONLY},
 	{"seed", required_argument, NULL, OPT_SEED},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
+	{"time", required_argument, NULL, OPT_TIME},
 	{"trace", required_argument, NULL, OPT_TRACE},
 	{"keep", no_argument, NULL, OPT_KEEP},
 	{"ignore", required_argument, NULL, OPT_IGNORE},
@@ -163,7 +166,8 @@ static void set_fd(struct parser *p, const char *text)
 		p->args->opt.fd = (int)fd;
 }
 
-static void set_timeout(struct parser *p, const char *text)
+/* Return: milliseconds, or 0 with p->status set. */
+static int parse_time(struct parser *p, const char *option, const char *text)
 {
 	unsigned long long value = 0;
 	char *end = NULL;
@@ -171,16 +175,15 @@ static void set_timeout(struct parser *p, const char *text)
 	errno = 0;
 	if (isdigit((unsigned char)text[0]))
 		value = strtoull(text, &end, 10);
-	if (end && !errno && (!*end || !strcmp(end, "s")) && value <= MAX_TIMEOUT_MS / 1000)
+	if (end && !errno && (!*end || !strcmp(end, "s")) && value <= MAX_TIME_MS / 1000)
 		value *= 1000;
 	else if (!end || errno || strcmp(end, "ms"))
 		value = 0;
-	if (!value || value > MAX_TIMEOUT_MS)
-		p->status = tool_usage_error(CMD,
-					     "--timeout=%s: not a time from 1ms to %ds, such as "
-					     "500ms or 5s",
-					     text, MAX_TIMEOUT_MS / 1000);
-	p->args->opt.timeout_ms = (int)value;
+	if (value && value <= MAX_TIME_MS)
+		return (int)value;
+	p->status = tool_usage_error(CMD, "%s=%s: not a time from 1ms to %ds, such as 500ms or 5s",
+				     option, text, MAX_TIME_MS / 1000);
+	return 0;
 }
 
 /* Names may be given in one list, with commas between. */
@@ -257,7 +260,10 @@ static void take_value(struct parser *p, int c)
 			p->status = TOOL_USAGE;
 		break;
 	case OPT_TIMEOUT:
-		set_timeout(p, optarg);
+		opt->timeout_ms = parse_time(p, "--timeout", optarg);
+		break;
+	case OPT_TIME:
+		opt->time_ms = parse_time(p, "--time", optarg);
 		break;
 	case OPT_TRACE:
 		set_file(p, "--trace", optarg, &opt->trace);
@@ -379,7 +385,10 @@ int check_args_parse(int argc, char **argv, struct check_args *args)
 	int c;
 
 	*args = (struct check_args){
-		.opt = {.fd = -1, .seed = DEFAULT_SEED, .timeout_ms = DEFAULT_TIMEOUT_MS},
+		.opt = {.fd = -1,
+			.seed = DEFAULT_SEED,
+			.timeout_ms = DEFAULT_TIMEOUT_MS,
+			.time_ms = CHECK_TIME_MS},
 	};
 	opterr = 0;
 	optind = 0; /* start afresh, glibc's way */

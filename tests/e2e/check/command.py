@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SILT = os.path.abspath(sys.argv.pop())
@@ -116,6 +117,27 @@ class Check(unittest.TestCase):
         theirs.close()
         self.check(f"--fd={ours.fileno()}", f"--only={SOME}",
                    pass_fds=[ours.fileno()], status=0)
+        ours.close()
+
+    def test_load_runs_for_the_time_that_is_asked_for(self):
+        began = time.monotonic()
+        self.check("--self-test", "--only=shadow/exchange/8k", "--time=1500ms", status=0)
+        self.assertGreaterEqual(time.monotonic() - began, 1.5)
+        (scenario,) = self.scenarios()
+        self.assertEqual((scenario["mode"], scenario["stale"]), ("shadow", 0))
+        self.assertGreater(scenario["changed"], 100)
+        self.assertIn("--time=1500ms", scenario["repro"])
+
+    def test_what_needs_another_connection_or_more_queues_is_skipped(self):
+        ours, theirs = socket.socketpair(socket.AF_UNIX)
+        self.backend(f"--fd={theirs.fileno()}", pass_fds=[theirs.fileno()])
+        theirs.close()
+        self.check(f"--fd={ours.fileno()}", "--only=migration/reconnect", pass_fds=[ours.fileno()],
+                   status=77)
+        self.assertIn("connection", self.scenarios("skip")[0]["reason"])
+        self.check(f"--fd={ours.fileno()}", "--only=shadow/*queues-4*", pass_fds=[ours.fileno()],
+                   status=77)
+        self.assertIn("queues", self.scenarios("skip")[0]["reason"])
         ours.close()
 
     def test_a_backend_that_connects(self):

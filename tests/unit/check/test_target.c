@@ -22,8 +22,11 @@
 
 static struct check_options command(char **argv)
 {
-	return (struct check_options){
-		.target = CHECK_TARGET_COMMAND, .argv = argv, .seed = 4, .timeout_ms = 3000};
+	return (struct check_options){.target = CHECK_TARGET_COMMAND,
+				      .argv = argv,
+				      .seed = 4,
+				      .timeout_ms = 3000,
+				      .time_ms = CHECK_TIME_MS};
 }
 
 /* Start it, and expect that it cannot be reached. */
@@ -129,11 +132,14 @@ static void test_the_same_again(void **state)
 	check_target_repro(&t, "snapshot/read/last", line, sizeof(line));
 	assert_string_equal(line, "silt check --only snapshot/read/last --seed 4 -- 'my backend' "
 				  "'--it'\\''s={socket}'");
-	opt = (struct check_options){
-		.target = CHECK_TARGET_CONNECT, .path = "/run/s", .seed = 1, .allow_writes = true};
+	opt = (struct check_options){.target = CHECK_TARGET_CONNECT,
+				     .path = "/run/s",
+				     .seed = 1,
+				     .time_ms = 1500,
+				     .allow_writes = true};
 	check_target_repro(&t, "a/b", line, sizeof(line));
 	assert_string_equal(line, "silt check --socket-path=/run/s --allow-writes --only a/b "
-				  "--seed 1");
+				  "--seed 1 --time=1500ms");
 	check_target_repro(&t, "a/b", line, 20);
 	assert_string_equal(line, "silt check --socket");
 }

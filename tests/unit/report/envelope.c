@@ -90,8 +90,9 @@ static void check_scenario(json_object *s)
 		{"known", json_type_boolean}, {"reason", json_type_string},
 		{"changed", json_type_int},   {"logged", json_type_int},
 		{"missed", json_type_int},    {"extra", json_type_int},
-		{"stale", json_type_int},     {"ignored", json_type_int},
-		{"pages", json_type_array},   {"repro", json_type_string},
+		{"stale", json_type_int},     {"late", json_type_int},
+		{"ignored", json_type_int},   {"pages", json_type_array},
+		{"repro", json_type_string},
 	};
 	static const char *const results[] = {"pass", "fail", "skip", "error", NULL};
 	json_object *pages = get(s, "pages");

@@ -210,6 +210,8 @@ static void misuses_name_value_and_bound(void **state)
 		{{"--self-test", "--timeout=-5"}, {"-5", "from 1ms to 600s"}},
 		{{"--self-test", "--timeout="}, {"--timeout=", "from 1ms to 600s"}},
 		{{"--self-test", "--timeout=5m"}, {"5m", "from 1ms to 600s"}},
+		{{"--self-test", "--time=0"}, {"--time=0", "from 1ms to 600s"}},
+		{{"--self-test", "--time=long"}, {"--time=long", "from 1ms to 600s"}},
 		{{"--self-test", "--ignore=status"},
 		 {"--ignore=status", "data, completion, bookkeeping"}},
 		{{"--self-test", "--ignore=data,"}, {"data, completion, bookkeeping"}},
@@ -258,7 +260,7 @@ static void options_reach_the_engine(void **state)
 
 	(void)state;
 	assert_int_equal(silt_check("--socket-path", "/x", "--only=a*", "--seed", "7",
-				    "--timeout=20ms", "--trace=t", "--keep", "--quick",
+				    "--timeout=20ms", "--time=2s", "--trace=t", "--keep", "--quick",
 				    "--allow-writes", "--ignore=data,bookkeeping", NULL),
 			 TOOL_USAGE); /* nothing matched */
 	expect_in(err, "--only=a*");
@@ -268,6 +270,7 @@ static void options_reach_the_engine(void **state)
 	assert_string_equal(fake.asked.trace, "t");
 	assert_int_equal(fake.asked.seed, 7);
 	assert_int_equal(fake.asked.timeout_ms, 20);
+	assert_int_equal(fake.asked.time_ms, 2000);
 	assert_true(fake.asked.keep && fake.asked.quick && fake.asked.allow_writes);
 	assert_true(fake.asked.ignore[CHECK_DATA] && fake.asked.ignore[CHECK_BOOKKEEPING]);
 	assert_false(fake.asked.ignore[CHECK_COMPLETION]);
@@ -279,6 +282,7 @@ static void options_reach_the_engine(void **state)
 	assert_string_equal(fake.asked.argv[2], "{socket}");
 	assert_null(fake.asked.argv[3]);
 	assert_int_equal(fake.asked.timeout_ms, 3000);
+	assert_int_equal(fake.asked.time_ms, CHECK_TIME_MS);
 	assert_false(fake.asked.quick);
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
@@ -505,7 +509,7 @@ static void json_holds_what_the_engine_said(void **state)
 	(void)state;
 	o[3].reason = "bad bytes \377\033\"\\";
 	o[0].extra = 3;
-	o[0].stale = 4;
+	o[0].late = 4;
 	play(o, 4);
 	top = json_of(TOOL_FAILED);
 	json_object_object_get_ex(top, "seed", &value);
