@@ -103,8 +103,10 @@ static void mark_whole_pages(struct blk_queue *q, const struct silt_virtq_elem *
 
 void blk_mutant_reading(struct blk_queue *q, struct blk_request *req)
 {
-	if (SILT_FAULT(early_mark))
-		silt_virtq_wrote(q->vq, req->elem, 0, req->total);
+	if (!SILT_FAULT(early_mark))
+		return;
+	silt_virtq_wrote(q->vq, req->elem, 0, req->total);
+	silt_virtq_flush(q->vq);
 }
 
 bool blk_mutant_data(struct blk_queue *q, struct blk_request *req, uint64_t off, uint64_t len)

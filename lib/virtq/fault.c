@@ -4,6 +4,9 @@
 #define PAGE_MASK (SILT_LOG_PAGE_SIZE - 1)
 #define FOUR_GIB  (UINT64_C(1) << 32)
 
+/* With that fault, so many marks go to a log that was replaced. */
+#define MARKS_TO_OLD_LOG 8
+
 static uint64_t low_memory_size(const struct silt_memory *mem)
 {
 	uint64_t size = 0;
@@ -71,10 +74,45 @@ static void cut_last_page(uint64_t gpa, uint64_t *len)
 	*len = last_page > gpa ? last_page - gpa : 0;
 }
 
+/* At random: a fixed count could fall on marks of one kind only. */
+static bool one_in_100(void)
+{
+	static _Thread_local uint32_t x = 1;
+
+	x = x * 1664525 + 1013904223;
+	return (x >> 16) % 100 == 0;
+}
+
+/*
+ * For a while after a log was replaced, marks still go to the one before. Return: false if this
+ * mark does not.
+ */
+static bool marked_in_old_log(const struct silt_virtq *vq, uint64_t gpa, uint64_t len)
+{
+	static _Thread_local struct silt_log *old, *last;
+	static _Thread_local unsigned int left;
+	struct silt_log_writer w;
+
+	if (vq->writer.log != last) {
+		silt_log_put(old);
+		old = last;
+		last = vq->writer.log ? silt_log_get(vq->writer.log) : NULL;
+		left = old && last ? MARKS_TO_OLD_LOG : 0;
+	}
+	if (!left)
+		return false;
+	left--;
+	silt_log_writer_init(&w);
+	silt_log_writer_set(&w, old);
+	silt_log_write(&w, gpa, len);
+	silt_log_writer_set(&w, NULL);
+	return true;
+}
+
 static bool data_dropped(const struct silt_virtq *vq, const struct silt_virtq_elem *elem,
 			 unsigned int seg)
 {
-	return SILT_FAULT(data_unlogged) ||
+	return SILT_FAULT(data_unlogged) || (SILT_FAULT(mark_one_in_100_lost) && one_in_100()) ||
 	       (SILT_FAULT(second_seg_unlogged) && seg > elem->nread) ||
 	       (SILT_FAULT(batch_first_only) && vq->nstaged) ||
 	       (SILT_FAULT(indirect_unlogged) && is_indirect(vq, elem));
@@ -104,6 +142,8 @@ void silt_fault_data(const struct silt_virtq *vq, const struct silt_virtq_elem *
 		*gpa -= in_page;
 		*len = (*len + PAGE_MASK) & ~PAGE_MASK;
 	}
+	if (SILT_FAULT(mark_after_replace) && marked_in_old_log(vq, *gpa, *len))
+		*len = 0;
 }
 
 void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, uint64_t *len)
