@@ -11,19 +11,21 @@ trap 'rm -rf "$dir"' EXIT
 
 DESTDIR=$dir/root meson install -C "$build" --no-rebuild --quiet
 
-pc=$(find "$dir/root" -name silt.pc)
+# Lists of words cannot hold a directory whose name has blanks: all names are relative.
+cd "$dir"
+pc=$(find root -name silt.pc)
 prefix=$(sed -n 's/^prefix=//p' "$pc")
 export PKG_CONFIG_LIBDIR="${pc%/silt.pc}"
 flags() {
-	pkg-config --define-variable=prefix="$dir/root$prefix" "$@" silt
+	pkg-config --define-variable=prefix="root$prefix" "$@" silt
 }
 libdir=$(flags --variable=libdir)
 
 build_and_run() {
 	name=$1
 	shift
-	"$@" -Wall -Wextra -Werror -o "$dir/$name"
-	said=$(LD_LIBRARY_PATH=$libdir "$dir/$name")
+	"$@" -Wall -Wextra -Werror -o "$name"
+	said=$(LD_LIBRARY_PATH=$libdir "./$name")
 	[ "$said" = "$(flags --modversion)" ] || {
 		echo "$name said '$said'" >&2
 		exit 1
