@@ -214,6 +214,21 @@ static void truncated(void **state)
 		truncated_at(offset);
 }
 
+/* Without a writer that met it before. */
+static void harvest_of_truncated(void **state)
+{
+	struct logfile f = logfile_make(3, 9000, 0);
+	uint64_t *dst = calloc(9000 / 8, sizeof(*dst));
+
+	(void)state;
+	faults_recover();
+	assert_int_equal(ftruncate(f.fd, 0), 0);
+	assert_int_equal(silt_log_harvest(f.log, dst), -EFAULT);
+	assert_int_equal(silt_log_trouble(f.log), SILT_LOG_FAULTED);
+	free(dst);
+	logfile_free(&f);
+}
+
 static void merge_into_truncated(void **state)
 {
 	struct logfile f = logfile_make(3, 9000, 0);
@@ -291,11 +306,17 @@ static void merge_trouble(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(exact_pages),	 cmocka_unit_test(nothing_before_flush),
-		cmocka_unit_test(words_counted), cmocka_unit_test(more_words_than_pend),
-		cmocka_unit_test(huge_ranges),	 cmocka_unit_test(switched_off),
-		cmocka_unit_test(truncated),	 cmocka_unit_test(merge_into_truncated),
-		cmocka_unit_test(merge_sparse),	 cmocka_unit_test(merge_trouble),
+		cmocka_unit_test(exact_pages),
+		cmocka_unit_test(nothing_before_flush),
+		cmocka_unit_test(words_counted),
+		cmocka_unit_test(more_words_than_pend),
+		cmocka_unit_test(huge_ranges),
+		cmocka_unit_test(switched_off),
+		cmocka_unit_test(truncated),
+		cmocka_unit_test(harvest_of_truncated),
+		cmocka_unit_test(merge_into_truncated),
+		cmocka_unit_test(merge_sparse),
+		cmocka_unit_test(merge_trouble),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -593,6 +593,7 @@ static void test_lost_completion_stays_lost(void **state)
 	silt_virtq_push(f.vq, b, 0);
 	assert_int_equal(silt_virtq_publish(f.vq), -EFAULT);
 	assert_int_equal(used_idx(&f), 0);
+	assert_int_equal(silt_virtq_pop(f.vq, &a), -EFAULT);
 	stop(&f);
 }
 
