@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Four writers mark neighbouring bits of the same words while a harvester exchanges them. Each page
- * is marked once a round, so it must be harvested once a round: none lost, none twice.
+ * is marked once a round, so it must be harvested once a round: none lost, none twice. Every other
+ * round it is a held log that they mark.
  */
 #include <string.h>
 
@@ -16,7 +17,7 @@
 #define ROUNDS	2000
 
 struct shared {
-	struct silt_log *log;
+	struct silt_log *logs[2];   /* mapped and held */
 	unsigned int round;	    /* begun */
 	unsigned int done[WRITERS]; /* rounds that each has ended */
 	unsigned int taken[PAGES];
@@ -52,9 +53,9 @@ static void *writer(void *arg)
 
 	take_cpus(false);
 	silt_log_writer_init(&w);
-	silt_log_writer_set(&w, s->log);
 	for (round = 1; round <= total; round++) {
 		wait_for(&s->round, round);
+		silt_log_writer_set(&w, s->logs[round % 2]);
 		mark_all(&w, &rng, me->id);
 		__atomic_store_n(&s->done[me->id], round, __ATOMIC_RELEASE);
 	}
@@ -62,10 +63,10 @@ static void *writer(void *arg)
 	return NULL;
 }
 
-static void harvest(struct shared *s)
+static void harvest(struct shared *s, unsigned int round)
 {
 	uint64_t bits[PAGES / 64 + 1] = {0}, page;
-	int64_t n = silt_log_harvest(s->log, bits);
+	int64_t n = silt_log_harvest(s->logs[round % 2], bits);
 
 	must(n >= 0);
 	for (page = silt_bitmap_next(bits, 0, PAGES); page < PAGES;
@@ -92,10 +93,10 @@ static void run_round(struct shared *s, unsigned int round)
 	/* Often, and without a pause: an exchange that is none must meet a mark. */
 	while (!all_done(s, round)) {
 		for (i = 0; i < 20; i++)
-			harvest(s);
+			harvest(s, round);
 		sched_yield();
 	}
-	harvest(s);
+	harvest(s, round);
 	for (i = 0; i < PAGES; i++) {
 		if (s->taken[i] != round) {
 			fprintf(stderr, "page %u was harvested %u times in %u rounds\n", i,
@@ -112,7 +113,8 @@ int main(void)
 	pthread_t threads[WRITERS];
 	unsigned int i;
 
-	s.log = odd_log(SIZE, 3);
+	s.logs[0] = odd_log(SIZE, 3);
+	must(!silt_log_hold(PAGES, &s.logs[1]));
 	for (i = 0; i < WRITERS; i++) {
 		workers[i] = (struct worker){&s, i};
 		must(!pthread_create(&threads[i], NULL, writer, &workers[i]));
@@ -122,7 +124,9 @@ int main(void)
 		run_round(&s, i);
 	for (i = 0; i < WRITERS; i++)
 		pthread_join(threads[i], NULL);
-	must(!silt_log_trouble(s.log));
-	silt_log_put(s.log);
+	for (i = 0; i < 2; i++) {
+		must(!silt_log_trouble(s.logs[i]));
+		silt_log_put(s.logs[i]);
+	}
 	return 0;
 }
