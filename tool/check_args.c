@@ -59,7 +59,7 @@ static const char help_text[] =
 	"What is written:\n"
 	"  --json=FILE          the report for programs\n"
 	"  --trace=FILE         the vhost-user messages, decoded\n"
-	"  --keep               keep log and memory of failed scenarios\n"
+	"  --keep               keep log and memory of failed scenarios in silt-check-keep/\n"
 	"  -q, --quiet          only what is wrong\n"
 	"  -v, --verbose        a line for each scenario\n"
 	"  -h, --help           this text\n"
