@@ -146,6 +146,12 @@ struct check_totals {
 int check_run(const struct check_options *opt, const struct check_reporter *reporter,
 	      struct check_totals *totals);
 
+/*
+ * For a thread that ends the program in the middle of a run: send @sig to all that the run started.
+ * SIGKILL also removes the socket that it listens at.
+ */
+void check_signal_backend(int sig);
+
 /* Print axes, their values and the scenarios' names that @opt selects. */
 int check_list(const struct check_options *opt, FILE *out);
 

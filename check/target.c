@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,9 @@
 #include "check/random.h"
 #include "check/target.h"
 #include "check/target_process.h"
+
+/* A socket that is ours to remove, also for a thread that ends the program; or NULL. */
+static const char *listening_at;
 
 static bool starts_backend(const struct check_options *opt)
 {
@@ -134,6 +138,7 @@ static int make_listener(struct check_target *t)
 	}
 	/* From here on the file is ours to remove. What was there before is not. */
 	t->listening = fd;
+	__atomic_store_n(&listening_at, t->opt->path, __ATOMIC_RELEASE);
 	return listen(fd, 1) ? silt_err_sys(errno, "cannot listen at %s", t->opt->path) : 0;
 }
 
@@ -158,7 +163,7 @@ int check_target_open(struct check_target *t, const struct check_options *opt)
 	int ret;
 
 	*t = (struct check_target){
-		.opt = opt, .image = -1, .listening = -1, .watch = -1, .output = -1, .pidfd = -1};
+		.opt = opt, .image = -1, .listening = -1, .watch = -1, .pidfd = -1};
 	switch (opt->target) {
 	case CHECK_TARGET_CONNECT:
 		return use_path(t, &addr);
@@ -172,12 +177,26 @@ int check_target_open(struct check_target *t, const struct check_options *opt)
 	}
 }
 
+static void remove_listener(void)
+{
+	const char *path = __atomic_exchange_n(&listening_at, NULL, __ATOMIC_ACQ_REL);
+
+	if (path)
+		unlink(path);
+}
+
+void check_signal_backend(int sig)
+{
+	check_process_signal(sig);
+	if (sig == SIGKILL)
+		remove_listener();
+}
+
 void check_target_close(struct check_target *t)
 {
 	silt_frontend_destroy(t->kept);
 	check_process_end(t);
-	if (t->opt->target == CHECK_TARGET_LISTEN && t->listening >= 0)
-		unlink(t->socket_path);
+	remove_listener();
 	if (t->dir[0]) {
 		unlink(t->socket_path);
 		unlink(t->image_path);
@@ -186,7 +205,7 @@ void check_target_close(struct check_target *t)
 	close_fd(t->image);
 	close_fd(t->listening);
 	close_fd(t->watch);
-	close_fd(t->output);
+	check_output_destroy(t->output);
 }
 
 /* One try. Return: 0, -EAGAIN if nobody listens there yet, -errno. */
@@ -261,8 +280,12 @@ static int connect_listening(struct check_target *t, int *fd)
 static int accept_backend(struct check_target *t, int *fd)
 {
 	struct pollfd wait = {.fd = t->listening, .events = POLLIN};
+	int64_t left, deadline = check_process_now_ms() + t->opt->timeout_ms;
 
-	if (poll(&wait, 1, t->opt->timeout_ms) != 1)
+	do
+		left = deadline - check_process_now_ms();
+	while (poll(&wait, 1, left > 0 ? left : 0) < 0 && errno == EINTR);
+	if (!wait.revents)
 		return silt_err(ETIMEDOUT, "no backend connected to us within %d ms",
 				t->opt->timeout_ms);
 	*fd = accept4(t->listening, NULL, NULL, SOCK_CLOEXEC);

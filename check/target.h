@@ -9,6 +9,7 @@
 #include <silt/frontend.h>
 
 #include "check/check.h"
+#include "check/output.h"
 
 #define TARGET_IMAGE_SIZE (UINT64_C(16) << 20)
 #define TARGET_DEATH_LEN  1200
@@ -22,7 +23,7 @@ struct check_target {
 	int image;			  /* the disk image, or -1 */
 	int listening;			  /* where backends connect to us, or -1 */
 	int watch;			  /* inotify on the directory, or -1 */
-	int output;			  /* memfd with what the backend printed, or -1 */
+	struct check_output *output;	  /* what the backend printed, or NULL */
 	pid_t pid;			  /* of a backend that we started, 0 if none runs */
 	int pidfd;
 	int status; /* as waitpid() gave it, once it ended */

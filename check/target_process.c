@@ -18,8 +18,10 @@
 
 /* A backend that was told to end, or closed its connection, has so long to do it. */
 #define END_MS	   2000
-#define TAIL_BYTES 2048
 #define TAIL_LINES 5
+
+/* The group that runs, or 0: also for a thread that ends the program. */
+static pid_t running;
 
 int64_t check_process_now_ms(void)
 {
@@ -88,8 +90,7 @@ static char **build_argv(const struct check_target *t)
 }
 
 /* In the child. A failed exec is reported through @report as its errno. */
-static void __attribute__((noreturn))
-run_child(const struct check_target *t, char **argv, pid_t parent, int report)
+static void __attribute__((noreturn)) run_child(char **argv, pid_t parent, int output, int report)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), err;
 	sigset_t none;
@@ -101,8 +102,8 @@ run_child(const struct check_target *t, char **argv, pid_t parent, int report)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	dup2(null, STDIN_FILENO);
-	dup2(t->output, STDOUT_FILENO);
-	dup2(t->output, STDERR_FILENO);
+	dup2(output, STDOUT_FILENO);
+	dup2(output, STDERR_FILENO);
 	execvp(argv[0], argv);
 	err = errno;
 	if (write(report, &err, sizeof(err)) != sizeof(err))
@@ -118,7 +119,7 @@ static int exec_result(int report)
 	return read(report, &err, sizeof(err)) == sizeof(err) ? err : 0;
 }
 
-static int spawn(struct check_target *t, char **argv)
+static int spawn(struct check_target *t, char **argv, int output)
 {
 	pid_t parent = getpid();
 	int report[2], err;
@@ -127,18 +128,34 @@ static int spawn(struct check_target *t, char **argv)
 		return errno;
 	t->pid = fork();
 	if (!t->pid)
-		run_child(t, argv, parent, report[1]);
+		run_child(argv, parent, output, report[1]);
 	err = errno;
 	close(report[1]);
 	if (t->pid > 0) {
 		/* On both sides, so that the group exists whoever comes first. */
 		setpgid(t->pid, t->pid);
+		__atomic_store_n(&running, t->pid, __ATOMIC_RELEASE);
 		t->pidfd = syscall(SYS_pidfd_open, t->pid, 0);
 		err = exec_result(report[0]);
 	} else {
 		t->pid = 0;
 	}
 	close(report[0]);
+	return err;
+}
+
+/* Return: 0 or an errno. */
+static int spawn_heard(struct check_target *t, char **argv)
+{
+	int output, err;
+
+	check_output_destroy(t->output);
+	t->output = NULL;
+	err = -check_output_create(&t->output, &output);
+	if (err)
+		return err;
+	err = spawn(t, argv, output);
+	close(output);
 	return err;
 }
 
@@ -150,14 +167,8 @@ int check_process_start(struct check_target *t)
 	if (!argv)
 		return silt_err_sys(ENOMEM, "cannot start the backend");
 	unlink(t->socket_path);
-	if (t->output >= 0)
-		close(t->output);
-	t->output = memfd_create("silt-check-output", MFD_CLOEXEC);
 	t->ended = t->served = false;
-	/* Appended to, so that stdout and stderr do not write over each other. */
-	if (t->output >= 0)
-		fcntl(t->output, F_SETFL, O_APPEND);
-	err = t->output < 0 ? errno : spawn(t, argv);
+	err = spawn_heard(t, argv);
 	if (err) {
 		check_process_end(t);
 		err = silt_err_sys(err, "cannot start %s", argv[0]);
@@ -168,6 +179,7 @@ int check_process_start(struct check_target *t)
 
 static void forget(struct check_target *t)
 {
+	__atomic_store_n(&running, 0, __ATOMIC_RELEASE);
 	/* Whatever it started, and left behind, ends too. */
 	kill(-t->pid, SIGKILL);
 	if (t->pidfd >= 0)
@@ -190,6 +202,14 @@ static void wait_end(struct check_target *t, int timeout_ms)
 	if (t->pid && t->pidfd >= 0)
 		poll(&wait, 1, timeout_ms);
 	check_process_reap(t);
+}
+
+void check_process_signal(int sig)
+{
+	pid_t group = __atomic_load_n(&running, __ATOMIC_ACQUIRE);
+
+	if (group)
+		kill(-group, sig);
 }
 
 bool check_process_terminate(struct check_target *t, int timeout_ms)
@@ -221,16 +241,14 @@ void check_process_end(struct check_target *t)
 /* The last lines of what the backend printed. */
 static void append_output(const struct check_target *t, char *text, size_t len)
 {
-	char tail[TAIL_BYTES + 1];
-	off_t end = t->output < 0 ? 0 : lseek(t->output, 0, SEEK_END);
-	off_t from = end > TAIL_BYTES ? end - TAIL_BYTES : 0;
-	ssize_t n = end > 0 ? pread(t->output, tail, TAIL_BYTES, from) : 0;
+	char tail[CHECK_OUTPUT_TAIL + 1];
+	size_t n = check_output_tail(t->output, tail);
 	unsigned int lines = 0;
 	char *start;
 
 	while (n > 0 && (tail[n - 1] == '\n' || !tail[n - 1]))
 		n--;
-	if (n <= 0)
+	if (!n)
 		return;
 	tail[n] = '\0';
 	for (start = tail + n; start > tail && lines < TAIL_LINES; start--)

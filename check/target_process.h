@@ -14,6 +14,9 @@
 /* Return: 0 or -errno. What it prints goes to t->output. */
 int check_process_start(struct check_target *t);
 
+/* To all of it, if it runs. Thread: any. */
+void check_process_signal(int sig);
+
 /* Notice if it has ended by itself. */
 void check_process_reap(struct check_target *t);
 

@@ -13,13 +13,14 @@
 #include "base/err.h"
 #include "scratch.h"
 
-static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
 
 static char dir[4096];
 static char *before;	 /* TMPDIR as it was, or NULL */
 static int signalled[2]; /* a pipe: the handler tells the thread */
 static bool watching;
 static pid_t owner;
+static void (*signal_others)(int sig); /* or NULL */
 
 static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *where)
 {
@@ -72,7 +73,12 @@ static void *remove_on_signal(void *arg)
 	(void)arg;
 	while (read(signalled[0], &sig, 1) != 1)
 		;
+	/* They make nothing more from here on, and nobody sees them die. */
+	if (signal_others)
+		signal_others(SIGSTOP);
 	remove_tree();
+	if (signal_others)
+		signal_others(SIGKILL);
 	signal(sig, SIG_DFL);
 	kill(getpid(), sig);
 	return NULL;
@@ -111,11 +117,12 @@ static int watch_signals(void)
 	return take_signals();
 }
 
-int scratch_make(void)
+int scratch_make(void (*others)(int sig))
 {
 	const char *tmp = getenv("TMPDIR");
 	int ret;
 
+	signal_others = others;
 	before = tmp ? strdup(tmp) : NULL;
 	if (!tmp || !*tmp)
 		tmp = "/tmp";

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import resource
 import shlex
 import signal
 import socket
@@ -220,17 +221,50 @@ class Check(unittest.TestCase):
     def test_a_signal_leaves_nothing_behind(self):
         fifo = self.dir / "fifo"
         os.mkfifo(fifo)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            # The backend holds the fifo open as long as it lives, and never listens.
-            check = subprocess.Popen([SILT, "check", "--", "sh", "-c",
-                                      f"exec tail -f /dev/null 3>{fifo}", "{socket}", "{image}"],
-                                     env={**os.environ, "TMPDIR": str(self.tmp)})
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            # What the backend has started holds the fifo open as long as it lives.
+            check = subprocess.Popen([SILT, "check", f"--json={self.report}", "--", "sh", "-c",
+                                      f"trap '' TERM; tail -f /dev/null 3>{fifo}; exit",
+                                      "{socket}", "{image}"],
+                                     env={**os.environ, "TMPDIR": str(self.tmp)},
+                                     text=True, stderr=subprocess.PIPE)
             with open(fifo, "rb") as alive:
                 self.assertNotEqual(list(self.tmp.iterdir()), [])
                 check.send_signal(number)
+                self.assertEqual(check.communicate()[1], "")
                 self.assertEqual(check.wait(), -number)
                 self.assertEqual(alive.read(), b"")
             self.assertEqual(list(self.tmp.iterdir()), [])
+            self.assertFalse(self.report.exists())
+
+    def test_a_signal_leaves_no_socket(self):
+        path = self.dir / "socket"
+        for connected in (False, True):
+            with socket.socket(socket.AF_UNIX) as backend:
+                check = subprocess.Popen([SILT, "check", f"--listen={path}", "--timeout=60s"],
+                                         env={**os.environ, "TMPDIR": str(self.tmp)},
+                                         text=True, stderr=subprocess.PIPE)
+                while not path.exists():
+                    self.assertIsNone(check.poll())
+                if connected:
+                    while backend.connect_ex(str(path)):
+                        self.assertIsNone(check.poll())
+                    backend.recv(1)
+                check.terminate()
+                self.assertEqual(check.communicate()[1], "")
+                self.assertEqual(check.wait(), -signal.SIGTERM)
+            self.assertFalse(path.exists())
+            self.assertEqual(list(self.tmp.iterdir()), [])
+
+    def test_nobody_reads_the_report(self):
+        check = subprocess.Popen([SILT, "check", "-v", "--self-test"], bufsize=0,
+                                 env={**os.environ, "TMPDIR": str(self.tmp)},
+                                 stdout=subprocess.PIPE)
+        check.stdout.read(1)
+        check.stdout.close()
+        self.assertEqual(check.wait(), -signal.SIGPIPE)
+        self.assertEqual(list(self.tmp.iterdir()), [])
 
     def test_trace_shows_the_messages(self):
         trace = self.dir / "trace"

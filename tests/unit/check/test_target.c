@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -68,6 +69,19 @@ static void test_only_the_last_lines_are_told(void **state)
 	(void)state;
 	expect_unreachable(SHELL("seq 1 100000; exit 1"), -ECHILD,
 			   "its last lines:\n99996\n99997\n99998\n99999\n100000");
+}
+
+/* What a backend prints for hours must not fill memory: nowhere is a file of it. */
+static void test_output_is_not_kept(void **state)
+{
+	struct rlimit before;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){1 << 20, before.rlim_max}), 0);
+	expect_unreachable(SHELL("head -c 16M /dev/zero | tr '\\0' '\\n'; echo end; exit 1"),
+			   -ECHILD, "ended with exit status 1; its last lines:\n");
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
 /* It ignores SIGTERM, and so does its child: both are gone in the end. */
@@ -150,6 +164,7 @@ int main(void)
 		cmocka_unit_test(test_a_command_that_is_not_there),
 		cmocka_unit_test(test_a_command_that_ends),
 		cmocka_unit_test(test_only_the_last_lines_are_told),
+		cmocka_unit_test(test_output_is_not_kept),
 		cmocka_unit_test(test_nothing_is_left_behind),
 		cmocka_unit_test(test_image_and_socket_are_named),
 		cmocka_unit_test(test_the_same_again),

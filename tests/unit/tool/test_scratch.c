@@ -53,7 +53,7 @@ static int in_process(void (*body)(void))
 	int status;
 
 	if (!pid) {
-		if (scratch_make() < 0)
+		if (scratch_make(NULL) < 0)
 			_exit(1);
 		fill();
 		body();
@@ -74,7 +74,7 @@ static void removed_with_all_that_is_in_it(void **state)
 	struct stat st;
 
 	(void)state;
-	assert_int_equal(scratch_make(), 0);
+	assert_int_equal(scratch_make(NULL), 0);
 	assert_string_not_equal(getenv("TMPDIR"), home);
 	assert_int_equal(stat(getenv("TMPDIR"), &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0700);
