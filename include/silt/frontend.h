@@ -33,12 +33,21 @@ typedef void silt_frontend_trace_fn(void *arg, const struct silt_vhost_msg *msg,
 /**
  * silt_frontend_create() - speak on a connected socket
  * @fd:         a connected Unix stream socket; the frontend owns it from here on, also on failure
- * @timeout_ms: bound on each request
+ * @timeout_ms: bound on each request, -1 for none
  * @out:        the frontend
+ *
+ * Return: 0, -ENOMEM. Owns: free with silt_frontend_destroy(). Blocks: never.
  */
 SILT_API int silt_frontend_create(int fd, int timeout_ms, struct silt_frontend **out);
 
-/** silt_frontend_connect() - connect to a backend at @path, and silt_frontend_create(). */
+/**
+ * silt_frontend_connect() - connect to a backend, and silt_frontend_create()
+ * @path:       of its listening Unix socket
+ * @timeout_ms: bound on the connecting, and on each request
+ * @out:        the frontend
+ *
+ * Return: also -ENAMETOOLONG, and what connect() says. Owns: free with silt_frontend_destroy().
+ */
 SILT_API int silt_frontend_connect(const char *path, int timeout_ms, struct silt_frontend **out);
 
 /** silt_frontend_destroy() - close the connection. @f may be NULL. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -40,6 +41,18 @@ int silt_frontend_create(int fd, int timeout_ms, struct silt_frontend **out)
 	return 0;
 }
 
+/* Behind a full backlog connect() waits for as long as a send may, where 0 means for ever. */
+static int bound_connect(int fd, int timeout_ms)
+{
+	struct timeval limit = {0};
+
+	if (timeout_ms < 0)
+		return 0;
+	limit.tv_sec = timeout_ms / 1000;
+	limit.tv_usec = timeout_ms ? timeout_ms % 1000 * 1000 : 1;
+	return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+}
+
 int silt_frontend_connect(const char *path, int timeout_ms, struct silt_frontend **out)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -52,8 +65,9 @@ int silt_frontend_connect(const char *path, int timeout_ms, struct silt_frontend
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return silt_err_sys(errno, "socket");
-	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
-		err = errno;
+	if (bound_connect(fd, timeout_ms) < 0 ||
+	    connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+		err = errno == EAGAIN ? ETIMEDOUT : errno;
 		close(fd);
 		return silt_err_sys(err, "connecting to %s", path);
 	}

@@ -353,6 +353,7 @@ static void test_roll_back(void **state)
 {
 	struct rig rig;
 	int fd = eventfd(0, EFD_NONBLOCK);
+	unsigned int maps;
 	uint64_t n;
 
 	(void)state;
@@ -368,6 +369,9 @@ static void test_roll_back(void **state)
 	/* Ring 1 cannot go on either way, and the frontend is told. */
 	assert_false(rig.queues[1].running);
 	assert_int_equal(read(fd, &n, sizeof(n)), sizeof(n));
+	maps = proc_count_maps("silt-guest");
+	assert_false(rig_set_memory(&rig, 2));
+	assert_int_equal(proc_count_maps("silt-guest"), maps);
 	rig.fail_start = 0;
 	assert_true(rig_set_memory(&rig, 2));
 	assert_true(rig.queues[1].running);

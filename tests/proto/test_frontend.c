@@ -446,6 +446,11 @@ static void test_connect(void **state)
 	assert_true(silt_frontend_fd(f) >= 0);
 	silt_frontend_destroy(f);
 	silt_frontend_destroy(NULL);
+	/* A backend that accepts nobody: its backlog has room for one more. */
+	assert_int_equal(silt_frontend_connect(name, 50, &f), 0);
+	silt_frontend_destroy(f);
+	assert_int_equal(silt_frontend_connect(name, 50, &f), -ETIMEDOUT);
+	assert_int_equal(silt_frontend_connect(name, 0, &f), -ETIMEDOUT);
 	close(fd);
 	unlink(name);
 	rmdir(path);

@@ -400,6 +400,7 @@ static void test_kept_marks_need_room(void **state)
 	const struct shadow_ring rings[RIG_QUEUES] = {{0}};
 	struct shadow_log small, log;
 	struct shadow s;
+	unsigned int maps;
 	struct rig rig;
 
 	(void)state;
@@ -410,7 +411,9 @@ static void test_kept_marks_need_room(void **state)
 	set_logging(&rig, true);
 	rig_request(&rig, 0, UINT64_C(1) << 32, 100, 9);
 	rig_run(&rig, 0);
+	maps = proc_count_maps("silt-test-log");
 	assert_false(use_log(&rig, &small));
+	assert_int_equal(proc_count_maps("silt-test-log"), maps);
 	rig_request(&rig, 0, SHADOW_DATA, 100, 9);
 	rig_run(&rig, 0);
 	assert_true(use_log(&rig, &log));
