@@ -164,7 +164,7 @@ int check_session_open(struct check_session *s)
 
 	s->timeout_ms = s->target->opt->timeout_ms;
 	for (q = 0; q < SESSION_QUEUES; q++)
-		s->queue[q].kick = s->queue[q].call = s->queue[q].err = -1;
+		s->queue[q].kick = s->queue[q].call = s->queue[q].err = s->queue[q].stopped_at = -1;
 	return connect_backend(s);
 }
 
@@ -464,6 +464,15 @@ int check_session_make_rings(struct check_session *s, const struct check_scenari
 	return 0;
 }
 
+/* As monitors do: where the backend said that it stopped; if it could not, at the used index. */
+static uint16_t ring_base(struct check_session_queue *q)
+{
+	int base = q->stopped_at;
+
+	q->stopped_at = -1;
+	return base >= 0 ? base : q->first + q->collected;
+}
+
 static int start_ring(struct check_session *s, unsigned int i)
 {
 	struct check_session_queue *q = &s->queue[i];
@@ -471,7 +480,7 @@ static int start_ring(struct check_session *s, unsigned int i)
 
 	if (ret < 0)
 		return check_session_failed(s, ret, "SET_VRING_NUM");
-	ret = silt_frontend_set_vring_base(s->f, i, q->first + q->collected);
+	ret = silt_frontend_set_vring_base(s->f, i, ring_base(q));
 	if (ret < 0)
 		return check_session_failed(s, ret, "SET_VRING_BASE");
 	ret = set_ring_address(s, i);

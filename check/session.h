@@ -39,6 +39,7 @@ struct check_session_queue {
 	uint64_t desc, avail, used; /* guest addresses */
 	uint64_t log_gpa;	    /* where its used ring is logged */
 	uint16_t first;		    /* index that it began with */
+	int stopped_at;		    /* what GET_VRING_BASE answered, -1 if it did not */
 	uint16_t added;		    /* buffers that the device was given since */
 	uint16_t collected;	    /* and gave back */
 	int kick, call, err;

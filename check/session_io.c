@@ -357,10 +357,11 @@ void check_session_get_bases(const struct check_session *s,
 static int judge_base(struct check_session *s, unsigned int i,
 		      const struct check_session_base *base)
 {
-	const struct check_session_queue *q = &s->queue[i];
+	struct check_session_queue *q = &s->queue[i];
 
 	if (base->answer < 0)
 		return check_session_failed(s, base->answer, "GET_VRING_BASE");
+	q->stopped_at = base->answer;
 	if ((uint16_t)(base->answer - q->first - q->collected) > in_flight(q))
 		check_session_wrong(
 			s,
