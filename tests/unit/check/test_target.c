@@ -10,13 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include <silt/error.h>
 
-#include "check/target.h"
+#include "check/target_process.h"
 #include "support/proc.h"
 
 #define SHELL(command) ((char *[]){(char *)"/bin/sh", (char *)"-c", (char *)(command), NULL})
@@ -88,24 +89,24 @@ static void test_output_is_not_kept(void **state)
 static void test_nothing_is_left_behind(void **state)
 {
 	static char script[] = "trap '' TERM; sleep 1000 & echo $! > \"$0\"; wait; wait";
-	char path[] = "/tmp/silt-test-pid-XXXXXX", text[32] = "";
+	char dir[] = "/tmp/silt-test-XXXXXX", path[64], text[32] = "";
 	char *argv[] = {(char *)"/bin/sh", (char *)"-c", script, path, NULL};
 	struct check_options opt = command(argv);
-	struct silt_frontend *f = NULL;
 	struct check_target t;
 	FILE *file;
-	int fd = mkstemp(path);
 
 	(void)state;
-	assert_true(fd >= 0);
-	opt.timeout_ms = 300;
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/pid", dir);
+	assert_int_equal(mkfifo(path, 0600), 0);
 	assert_int_equal(check_target_open(&t, &opt), 0);
-	assert_int_equal(check_target_connect(&t, &f), -ETIMEDOUT);
-	check_target_close(&t);
-	file = fdopen(fd, "r");
+	assert_int_equal(check_process_start(&t), 0);
+	file = fopen(path, "r");
 	assert_non_null(fgets(text, sizeof(text), file));
 	fclose(file);
+	check_target_close(&t);
 	unlink(path);
+	rmdir(dir);
 	/* A zombie, which someone else has to reap, has no command line any more. */
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", atoi(text));
 	file = fopen(path, "r");
