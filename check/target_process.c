@@ -16,8 +16,10 @@
 #include "base/err.h"
 #include "check/target_process.h"
 
-/* A backend that was told to end, or closed its connection, has so long to do it. */
+/* A backend that was told to end has so long to do it; one that closed its connection may live on.
+ */
 #define END_MS	   2000
+#define DEATH_MS   500
 #define TAIL_LINES 5
 
 /* The group that runs, or 0: also for a thread that ends the program. */
@@ -263,7 +265,7 @@ bool check_target_death(struct check_target *t, char text[TARGET_DEATH_LEN])
 	int used;
 
 	if (t->pid)
-		wait_end(t, END_MS);
+		wait_end(t, DEATH_MS);
 	if (!t->ended)
 		return false;
 	if (WIFSIGNALED(t->status))
