@@ -20,6 +20,7 @@ static char *before;	 /* TMPDIR as it was, or NULL */
 static int signalled[2]; /* a pipe: the handler tells the thread */
 static bool watching;
 static pid_t owner;
+static volatile sig_atomic_t ended;    /* by a signal: the thread has the last word */
 static void (*signal_others)(int sig); /* or NULL */
 
 static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *where)
@@ -38,6 +39,8 @@ static void remove_tree(void)
 
 void scratch_remove(void)
 {
+	while (ended)
+		pause();
 	remove_tree();
 	if (before)
 		setenv("TMPDIR", before, 1);
@@ -58,6 +61,7 @@ static void on_signal(int sig)
 		raise(sig);
 		return;
 	}
+	ended = true;
 	/* The pipe is never full: one byte is enough. */
 	if (write(signalled[1], &byte, 1) < 0)
 		_exit(128 + sig);
@@ -117,9 +121,24 @@ static int watch_signals(void)
 	return take_signals();
 }
 
+static int make_watched(const char *tmp)
+{
+	int ret;
+
+	if (!mkdtemp(dir))
+		return silt_err_sys(errno, "cannot make a directory in %s", tmp);
+	ret = setenv("TMPDIR", dir, 1) ? -errno : watch_signals();
+	if (ret < 0) {
+		scratch_remove();
+		return silt_err_sys(-ret, "cannot prepare %s", dir);
+	}
+	return 0;
+}
+
 int scratch_make(void (*others)(int sig))
 {
 	const char *tmp = getenv("TMPDIR");
+	sigset_t all, mask;
 	int ret;
 
 	signal_others = others;
@@ -129,12 +148,10 @@ int scratch_make(void (*others)(int sig))
 	if (snprintf(dir, sizeof(dir), "%s/silt-XXXXXX", tmp) >= (int)sizeof(dir))
 		return silt_err(ENAMETOOLONG, "TMPDIR has %zu bytes, at most %zu are possible",
 				strlen(tmp), sizeof(dir) - sizeof("/silt-XXXXXX"));
-	if (!mkdtemp(dir))
-		return silt_err_sys(errno, "cannot make a directory in %s", tmp);
-	ret = setenv("TMPDIR", dir, 1) ? -errno : watch_signals();
-	if (ret < 0) {
-		scratch_remove();
-		return silt_err_sys(-ret, "cannot prepare %s", dir);
-	}
-	return 0;
+	/* No signal comes between the directory and those who remove it. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &mask);
+	ret = make_watched(tmp);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	return ret;
 }

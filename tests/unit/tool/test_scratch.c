@@ -16,6 +16,19 @@
 #include "scratch.h"
 
 static char home[] = "/tmp/silt-scratch-XXXXXX";
+static bool interrupted; /* by a signal, as soon as there is a directory */
+
+char *__real_mkdtemp(char *name);
+char *__wrap_mkdtemp(char *name);
+
+char *__wrap_mkdtemp(char *name)
+{
+	char *made = __real_mkdtemp(name);
+
+	if (interrupted)
+		raise(SIGTERM);
+	return made;
+}
 
 static int make_home(void **state)
 {
@@ -101,6 +114,56 @@ static void removed_when_a_signal_ends_the_process(void **state)
 	expect_empty_home();
 }
 
+static void removed_when_the_signal_comes_at_once(void **state)
+{
+	int status;
+	pid_t pid;
+
+	(void)state;
+	pid = fork();
+	if (!pid) {
+		interrupted = true;
+		if (!scratch_make(NULL))
+			scratch_remove();
+		_exit(1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGTERM);
+	expect_empty_home();
+}
+
+static int passed_on[2];
+
+static void pass_on(int sig)
+{
+	if (write(passed_on[1], &(char){sig}, 1) < 0)
+		_exit(1);
+}
+
+/* They are stopped before anything is removed, and killed when all is. */
+static void others_are_stopped_and_killed(void **state)
+{
+	char sigs[3];
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe(passed_on), 0);
+	pid = fork();
+	if (!pid) {
+		if (scratch_make(pass_on) < 0)
+			_exit(1);
+		die_of_term();
+	}
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	close(passed_on[1]);
+	assert_int_equal(read(passed_on[0], sigs, sizeof(sigs)), 2);
+	assert_int_equal(sigs[0], SIGSTOP);
+	assert_int_equal(sigs[1], SIGKILL);
+	close(passed_on[0]);
+	expect_empty_home();
+}
+
 /* A child dies of its own signal, between fork() and execve(), and takes nothing along. */
 static void lose_a_child(void)
 {
@@ -146,6 +209,8 @@ int main(void)
 	/* The last one starts a thread in this process, which a fork() would not take along. */
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(removed_when_a_signal_ends_the_process),
+		cmocka_unit_test(removed_when_the_signal_comes_at_once),
+		cmocka_unit_test(others_are_stopped_and_killed),
 		cmocka_unit_test(a_childs_signal_is_the_childs),
 		cmocka_unit_test(what_was_ignored_stays_ignored),
 		cmocka_unit_test(removed_with_all_that_is_in_it),
