@@ -102,5 +102,8 @@ const char *check_blame_consequence(const struct check_hit *h)
 				  "migrated guest's differs from the source's",
 	};
 
+	if (h->kind == PLACE_DATA && check_blk_fails(h->request->kind))
+		return "the migrated guest finds old bytes where the source has new ones, in a "
+		       "buffer whose request failed";
 	return texts[h->kind];
 }

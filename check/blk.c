@@ -96,6 +96,11 @@ bool check_blk_device_writes(enum check_blk_kind kind)
 	       kind == BLK_UNSUPPORTED;
 }
 
+bool check_blk_fails(enum check_blk_kind kind)
+{
+	return kind == BLK_BEYOND || kind == BLK_UNSUPPORTED;
+}
+
 const char *check_blk_data_name(const struct check_blk_request *r)
 {
 	static const char *const names[] = {
@@ -418,7 +423,7 @@ static bool verify_used_len(const struct check_blk_request *r, char why[BLK_WRON
 static bool verify_status(const struct check_blk_request *r, uint8_t status,
 			  char why[BLK_WRONG_LEN])
 {
-	bool must_fail = r->kind == BLK_BEYOND || r->kind == BLK_UNSUPPORTED;
+	bool must_fail = check_blk_fails(r->kind);
 
 	if (status == ANSWER_POISON)
 		return wrong(why, r, "no status was written");

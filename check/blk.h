@@ -136,6 +136,9 @@ bool check_blk_disk_varies(const struct check_blk_disk *disk);
 bool check_blk_verify(const struct check_blk_disk *disk, const struct check_guest *guest,
 		      const struct check_blk_request *r, char why[BLK_WRONG_LEN]);
 
+/* Is it a request that no device can carry out? */
+bool check_blk_fails(enum check_blk_kind kind);
+
 /* Names of a request's buffer: "read data". */
 const char *check_blk_data_name(const struct check_blk_request *r);
 

@@ -269,6 +269,10 @@ static void test_words(void **state)
 	check_places_sort(&r->places);
 
 	expect_words(miss_one(r, data + 10, 50), "read data, bytes 7202-7251 of 8192", "#3 read");
+	assert_non_null(strstr(check_blame_consequence(r->compare.misses.v), "request succeeded"));
+	r->request.kind = BLK_BEYOND;
+	assert_non_null(strstr(check_blame_consequence(r->compare.misses.v), "request failed"));
+	r->request.kind = BLK_READ;
 	check_compare_reset(&r->compare);
 	expect_words(miss_one(r, data + 1000, 1), "status of read", "#3 read");
 	check_compare_reset(&r->compare);
