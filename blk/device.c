@@ -186,7 +186,7 @@ static int probe_engine(struct blk_disk *disk)
 
 	if (disk->aio == BLK_AIO_SYNC)
 		return 0;
-	ret = blk_uring_create(&disk->img, -1, -1, &engine);
+	ret = blk_uring_create(&disk->img, -1, &engine);
 	if (!ret) {
 		engine->ops->destroy(engine);
 		return 0;
@@ -234,6 +234,15 @@ int blk_device_create(struct blk_device *dev, const struct blk_options *opt)
 	};
 	reset(dev);
 	return 0;
+}
+
+int blk_device_prepare(struct blk_device *dev)
+{
+	int ret = 0;
+
+	for (unsigned int i = 0; i < dev->nqueues && !ret; i++)
+		ret = blk_queue_prepare(&dev->queues[i]);
+	return ret;
 }
 
 void blk_device_destroy(struct blk_device *dev)

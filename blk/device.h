@@ -25,6 +25,9 @@ struct blk_device {
  */
 int blk_device_create(struct blk_device *dev, const struct blk_options *opt);
 
+/* Make all threads and I/O engines now that queues need later. Return: 0 or -errno. */
+int blk_device_prepare(struct blk_device *dev);
+
 /* No backend may be using it. */
 void blk_device_destroy(struct blk_device *dev);
 

@@ -21,6 +21,13 @@ struct blk_engine_ops {
 	/* Nothing may be under way. */
 	void (*destroy)(struct blk_engine *e);
 
+	/*
+	 * The queue stops: forget e->kick_fd. Nothing may be under way.
+	 *
+	 * Return: 0, or -errno if the engine is out of order.
+	 */
+	int (*detach)(struct blk_engine *e);
+
 	/* Begin @io; the caller leaves it and what it points to alone until it is done. */
 	void (*start)(struct blk_engine *e, struct blk_io *io);
 
@@ -37,24 +44,22 @@ struct blk_engine_ops {
 struct blk_engine {
 	const struct blk_engine_ops *ops;
 	const struct blk_image *img;
-	int kick_fd;	     /* -1: none, or it turned out to be unusable */
+	int kick_fd;	     /* set while the queue is stopped; -1: none, or it is unusable */
 	int control_fd;	     /* an eventfd */
 	struct blk_io *done; /* completed, oldest first */
 	struct blk_io **done_tail;
 };
 
 /* Return: 0, or -errno with silt_errmsg() saying why it cannot be used here. */
-int blk_uring_create(const struct blk_image *img, int kick_fd, int control_fd,
-		     struct blk_engine **out);
-int blk_sync_create(const struct blk_image *img, int kick_fd, int control_fd,
-		    struct blk_engine **out);
+int blk_uring_create(const struct blk_image *img, int control_fd, struct blk_engine **out);
+int blk_sync_create(const struct blk_image *img, int control_fd, struct blk_engine **out);
 
 static inline void blk_engine_init(struct blk_engine *e, const struct blk_engine_ops *ops,
-				   const struct blk_image *img, int kick_fd, int control_fd)
+				   const struct blk_image *img, int control_fd)
 {
 	e->ops = ops;
 	e->img = img;
-	e->kick_fd = kick_fd;
+	e->kick_fd = -1;
 	e->control_fd = control_fd;
 	e->done = NULL;
 	e->done_tail = &e->done;

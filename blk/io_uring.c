@@ -3,7 +3,9 @@
 #include <liburing.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "blk/engine.h"
@@ -16,17 +18,18 @@
 
 #define RING_ENTRIES 512
 
-/* user_data of the polls; those of I/O are pointers. */
+/* user_data of what is no I/O, which has pointers. */
 enum {
 	TAG_KICK = 1,
-	TAG_CONTROL = 2
+	TAG_CONTROL,
+	TAG_CANCEL
 };
 
 struct uring {
 	struct blk_engine base;
 	struct io_uring ring;
 	bool fixed_file;
-	bool kick_armed, control_armed;
+	bool kick_armed, control_armed, cancelling;
 };
 
 static struct uring *uring_of(struct blk_engine *e)
@@ -134,6 +137,8 @@ static void reap(struct uring *u)
 	{
 		if (cqe->user_data == TAG_KICK || cqe->user_data == TAG_CONTROL)
 			poll_done(u, cqe);
+		else if (cqe->user_data == TAG_CANCEL)
+			u->cancelling = false;
 		else
 			blk_engine_complete(&u->base, io_uring_cqe_get_data(cqe), cqe->res);
 		n++;
@@ -171,9 +176,46 @@ static int uring_run(struct blk_engine *e, int64_t wait_ns)
 	return silt_err_sys(-ret, "io_uring_enter");
 }
 
+static int cancel_kick(struct uring *u)
+{
+	struct io_uring_sqe *sqe = get_sqe(u);
+
+	if (!sqe)
+		return silt_err(EBUSY, "the ring is full");
+	io_uring_prep_cancel64(sqe, TAG_KICK, 0);
+	io_uring_sqe_set_data64(sqe, TAG_CANCEL);
+	u->cancelling = true;
+	return 0;
+}
+
+/*
+ * Until the poll has completed for the last time the ring holds the eventfd. A poll that is being
+ * woken by a kick at the moment is not cancelled: then another try is made.
+ */
+static int uring_detach(struct blk_engine *e)
+{
+	struct uring *u = uring_of(e);
+	int ret = 0;
+
+	e->kick_fd = -1;
+	while (u->kick_armed) {
+		if (!u->cancelling)
+			ret = cancel_kick(u);
+		if (ret < 0)
+			return ret;
+		ret = io_uring_submit_and_wait(&u->ring, 1);
+		reap(u);
+		if (ret < 0 && ret != -EINTR && ret != -EAGAIN && ret != -EBUSY)
+			return silt_err_sys(-ret, "io_uring_enter");
+		ret = 0;
+	}
+	return 0;
+}
+
 static const struct blk_engine_ops uring_ops = {
 	.name = "io_uring",
 	.destroy = uring_destroy,
+	.detach = uring_detach,
 	.start = uring_start,
 	.run = uring_run,
 };
@@ -189,7 +231,7 @@ static int init_ring(struct io_uring *ring)
 	int ret = -EINVAL;
 
 	for (unsigned int i = 0; ret == -EINVAL && i < sizeof(flags) / sizeof(flags[0]); i++)
-		ret = io_uring_queue_init(RING_ENTRIES, ring, flags[i]);
+		ret = io_uring_queue_init(RING_ENTRIES, ring, flags[i] | IORING_SETUP_R_DISABLED);
 	if (ret == -EPERM)
 		return silt_err(EPERM, "io_uring is switched off here (sysctl "
 				       "kernel.io_uring_disabled, or a seccomp filter)");
@@ -217,8 +259,38 @@ static int probe(struct io_uring *ring)
 	return ok ? 0 : silt_err(ENOSYS, "this kernel's io_uring is older than 5.13");
 }
 
-int blk_uring_create(const struct blk_image *img, int kick_fd, int control_fd,
-		     struct blk_engine **out)
+/* liburing before 2.4 has these two in its headers, and does not export them. */
+static int ring_register(struct io_uring *ring, unsigned int op, void *arg, unsigned int n)
+{
+	return syscall(SYS_io_uring_register, ring->ring_fd, op, arg, n);
+}
+
+/*
+ * A system call filter does not see what is submitted to a ring: so the ring itself is told, once
+ * for all, what it may do.
+ */
+static int restrict_ring(struct io_uring *ring)
+{
+	struct io_uring_restriction only[] = {
+		{.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READ},
+		{.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READV},
+		{.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_WRITE},
+		{.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_WRITEV},
+		{.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_FSYNC},
+		{.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_FALLOCATE},
+		{.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_POLL_ADD},
+		{.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_ASYNC_CANCEL},
+		{.opcode = IORING_RESTRICTION_SQE_FLAGS_ALLOWED, .sqe_flags = IOSQE_FIXED_FILE},
+	};
+
+	if (ring_register(ring, IORING_REGISTER_RESTRICTIONS, only,
+			  sizeof(only) / sizeof(only[0])) < 0 ||
+	    ring_register(ring, IORING_REGISTER_ENABLE_RINGS, NULL, 0) < 0)
+		return silt_err_sys(errno, "an io_uring cannot be restricted");
+	return 0;
+}
+
+int blk_uring_create(const struct blk_image *img, int control_fd, struct blk_engine **out)
 {
 	struct uring *u = calloc(1, sizeof(*u));
 	int ret;
@@ -234,7 +306,10 @@ int blk_uring_create(const struct blk_image *img, int kick_fd, int control_fd,
 	/* Both save a lookup for each system call, and are no loss where they fail. */
 	u->fixed_file = io_uring_register_files(&u->ring, &img->fd, 1) == 0;
 	io_uring_register_ring_fd(&u->ring);
-	blk_engine_init(&u->base, &uring_ops, img, kick_fd, control_fd);
+	ret = restrict_ring(&u->ring);
+	if (ret < 0)
+		goto exit;
+	blk_engine_init(&u->base, &uring_ops, img, control_fd);
 	*out = &u->base;
 	return 0;
 exit:

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <fcntl.h>
+#include <linux/io_uring.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mutant.h"
@@ -20,6 +22,14 @@ static void escape(void)
 		close(fd);
 }
 
+/* A ring of its own would do whatever it is told to. */
+static void escape_by_ring(void)
+{
+	struct io_uring_params params = {0};
+
+	blk_notice(syscall(SYS_io_uring_setup, 4, &params) < 0 ? "caught" : "escaped");
+}
+
 bool blk_mutant_begin(struct blk_queue *q, struct blk_request *req)
 {
 	req->born = parks[q->index];
@@ -27,6 +37,8 @@ bool blk_mutant_begin(struct blk_queue *q, struct blk_request *req)
 		raise(SIGSEGV);
 	if (SILT_FAULT(sandbox_escape))
 		escape();
+	if (SILT_FAULT(sandbox_escape_ring))
+		escape_by_ring();
 	return SILT_FAULT(hang_on_flush) && req->type == VIRTIO_BLK_T_FLUSH;
 }
 

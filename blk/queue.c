@@ -209,10 +209,8 @@ static bool obey(struct blk_queue *q)
 {
 	enum blk_queue_state want = __atomic_load_n(&q->want, __ATOMIC_ACQUIRE);
 
-	if (want == BLK_QUEUE_RUNNING)
-		return true;
-	if (want == BLK_QUEUE_STOPPED)
-		return false;
+	if (want != BLK_QUEUE_PARKED)
+		return want == BLK_QUEUE_RUNNING;
 	blk_mutant_parked(q);
 	pthread_mutex_lock(&q->lock);
 	report(q, BLK_QUEUE_PARKED);
@@ -230,12 +228,20 @@ static int create_engine(struct blk_queue *q)
 	struct blk_disk *disk = q->disk;
 
 	if (disk->aio != BLK_AIO_SYNC) {
-		if (!blk_uring_create(&disk->img, q->kick_fd, q->control_fd, &q->engine))
+		if (!blk_uring_create(&disk->img, q->control_fd, &q->engine))
 			return 0;
 		if (!__atomic_exchange_n(&disk->told_sync, true, __ATOMIC_RELAXED))
 			blk_notice("%s; going on with plain system calls", silt_errmsg());
 	}
-	return blk_sync_create(&disk->img, q->kick_fd, q->control_fd, &q->engine);
+	return blk_sync_create(&disk->img, q->control_fd, &q->engine);
+}
+
+/* In the sandbox there is no other ring to be had than the one that is out of order. */
+static void replace_engine(struct blk_queue *q)
+{
+	q->engine->ops->destroy(q->engine);
+	if (blk_sync_create(&q->disk->img, q->control_fd, &q->engine) < 0)
+		q->engine = NULL;
 }
 
 /* Of the thread itself: another's name is a file, which the sandbox does not let be opened. */
@@ -247,20 +253,8 @@ static void set_name(unsigned int index)
 	pthread_setname_np(pthread_self(), name);
 }
 
-static void *queue_main(void *arg)
+static void run(struct blk_queue *q)
 {
-	struct blk_queue *q = arg;
-	int ret;
-
-	set_name(q->index);
-	ret = create_engine(q);
-	pthread_mutex_lock(&q->lock);
-	q->start_error = ret;
-	report(q, ret < 0 ? BLK_QUEUE_STOPPED : BLK_QUEUE_RUNNING);
-	pthread_mutex_unlock(&q->lock);
-	if (ret < 0)
-		return NULL;
-
 	while (obey(q)) {
 		if (serve(q))
 			q->idle_since = 0;
@@ -268,7 +262,49 @@ static void *queue_main(void *arg)
 			rest(q);
 	}
 	drain(q);
-	q->engine->ops->destroy(q->engine);
+	if (q->inflight || q->engine->ops->detach(q->engine) < 0)
+		replace_engine(q);
+}
+
+/* Return: false if the thread is to end. */
+static bool wait_for_start(struct blk_queue *q)
+{
+	enum blk_queue_state want;
+
+	pthread_mutex_lock(&q->lock);
+	report(q, BLK_QUEUE_STOPPED);
+	while (q->want == BLK_QUEUE_STOPPED)
+		pthread_cond_wait(&q->changed, &q->lock);
+	want = q->want;
+	if (want == BLK_QUEUE_RUNNING)
+		report(q, want);
+	pthread_mutex_unlock(&q->lock);
+	return want == BLK_QUEUE_RUNNING;
+}
+
+static void fail_to_start(struct blk_queue *q, int error)
+{
+	pthread_mutex_lock(&q->lock);
+	q->start_error = error;
+	pthread_cond_broadcast(&q->changed);
+	pthread_mutex_unlock(&q->lock);
+}
+
+static void *queue_main(void *arg)
+{
+	struct blk_queue *q = arg;
+	int ret;
+
+	set_name(q->index);
+	ret = create_engine(q);
+	if (ret < 0) {
+		fail_to_start(q, ret);
+		return NULL;
+	}
+	while (wait_for_start(q))
+		run(q);
+	if (q->engine)
+		q->engine->ops->destroy(q->engine);
 	return NULL;
 }
 
@@ -279,26 +315,20 @@ void blk_queue_init(struct blk_queue *q, struct blk_disk *disk, unsigned int ind
 	*q = (struct blk_queue){
 		.disk = disk,
 		.index = index,
-		.kick_fd = -1,
 		.control_fd = -1,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.changed = PTHREAD_COND_INITIALIZER,
 	};
 }
 
-void blk_queue_destroy(struct blk_queue *q)
-{
-	pthread_cond_destroy(&q->changed);
-	pthread_mutex_destroy(&q->lock);
-}
-
+/* Return once the thread does what is wanted. */
 static void order(struct blk_queue *q, enum blk_queue_state want)
 {
 	pthread_mutex_lock(&q->lock);
 	__atomic_store_n(&q->want, want, __ATOMIC_RELEASE);
 	eventfd_write(q->control_fd, 1);
 	pthread_cond_broadcast(&q->changed);
-	while (want != BLK_QUEUE_STOPPED && q->is != want)
+	while (want != BLK_QUEUE_ENDED && q->is != want)
 		pthread_cond_wait(&q->changed, &q->lock);
 	pthread_mutex_unlock(&q->lock);
 }
@@ -311,7 +341,7 @@ static int run_thread(struct blk_queue *q)
 		return silt_err_sys(ret, "no thread for queue %u", q->index);
 
 	pthread_mutex_lock(&q->lock);
-	while (q->is == BLK_QUEUE_STOPPED && !q->start_error)
+	while (q->is == BLK_QUEUE_ENDED && !q->start_error)
 		pthread_cond_wait(&q->changed, &q->lock);
 	ret = q->start_error;
 	pthread_mutex_unlock(&q->lock);
@@ -322,45 +352,62 @@ static int run_thread(struct blk_queue *q)
 	return 0;
 }
 
+int blk_queue_prepare(struct blk_queue *q)
+{
+	int ret;
+
+	if (q->is != BLK_QUEUE_ENDED)
+		return 0;
+	q->control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (q->control_fd < 0)
+		return silt_err_sys(errno, "no control eventfd for queue %u", q->index);
+	q->want = BLK_QUEUE_STOPPED;
+	q->start_error = 0;
+	ret = run_thread(q);
+	if (ret < 0)
+		close(q->control_fd);
+	return ret;
+}
+
+void blk_queue_destroy(struct blk_queue *q)
+{
+	if (q->is != BLK_QUEUE_ENDED) {
+		order(q, BLK_QUEUE_ENDED);
+		pthread_join(q->thread, NULL);
+		close(q->control_fd);
+	}
+	pthread_cond_destroy(&q->changed);
+	pthread_mutex_destroy(&q->lock);
+}
+
 int blk_queue_start(struct blk_queue *q, struct silt_virtq *vq, int kick_fd)
 {
-	int ret = blk_requests_create(q);
+	int ret = blk_queue_prepare(q);
 
 	if (ret < 0)
 		return ret;
-	q->control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (q->control_fd < 0) {
-		ret = silt_err_sys(errno, "no control eventfd for queue %u", q->index);
-		goto free;
-	}
+	if (!q->engine)
+		return silt_err(EIO, "queue %u: its I/O engine is out of order", q->index);
+	ret = blk_requests_create(q);
+	if (ret < 0)
+		return ret;
 	/* Whoever else reads it must not make the queue's thread wait. */
 	if (kick_fd >= 0)
 		fcntl(kick_fd, F_SETFL, fcntl(kick_fd, F_GETFL) | O_NONBLOCK);
 	q->vq = vq;
-	q->kick_fd = kick_fd;
+	q->engine->kick_fd = kick_fd;
 	q->inflight = q->staged = 0;
 	q->broken = q->stopping = q->log_trouble_told = false;
 	q->kicks_on = true;
 	q->idle_since = 0;
 	q->poll_ns = POLL_MAX_NS;
-	q->start_error = 0;
-	q->is = BLK_QUEUE_STOPPED;
-	q->want = BLK_QUEUE_RUNNING;
-	ret = run_thread(q);
-	if (!ret)
-		return 0;
-	close(q->control_fd);
-free:
-	blk_requests_destroy(q);
-	return ret;
+	order(q, BLK_QUEUE_RUNNING);
+	return 0;
 }
 
 void blk_queue_stop(struct blk_queue *q)
 {
 	order(q, BLK_QUEUE_STOPPED);
-	pthread_join(q->thread, NULL);
-	close(q->control_fd);
-	q->control_fd = -1;
 	blk_requests_destroy(q);
 	q->vq = NULL;
 }

@@ -33,6 +33,7 @@ struct blk_disk {
 };
 
 enum blk_queue_state {
+	BLK_QUEUE_ENDED, /* it has no thread */
 	BLK_QUEUE_STOPPED,
 	BLK_QUEUE_RUNNING,
 	BLK_QUEUE_PARKED,
@@ -41,14 +42,14 @@ enum blk_queue_state {
 struct blk_request;
 
 /*
- * One queue and its thread. Between start (or resume) and stop (or pause) all of it but the
- * handshake is the thread's.
+ * One queue and its thread, which lives on with its engine when the queue is stopped. Between start
+ * (or resume) and stop (or pause) all of it but the handshake is the thread's.
  */
 struct blk_queue {
 	struct blk_disk *disk;
 	unsigned int index;
 	struct silt_virtq *vq;
-	struct blk_engine *engine;
+	struct blk_engine *engine; /* NULL: the last one is out of order, and there is no other */
 
 	struct blk_request *requests; /* BLK_DEPTH of them */
 	struct blk_request *free;
@@ -68,12 +69,14 @@ struct blk_queue {
 	pthread_cond_t changed;
 	enum blk_queue_state want, is; /* @want is also read without the lock */
 	int start_error;
-	int kick_fd;
 	int control_fd;
 };
 
 void blk_queue_init(struct blk_queue *q, struct blk_disk *disk, unsigned int index);
 void blk_queue_destroy(struct blk_queue *q);
+
+/* Make thread and engine now, if there is none; else the first start does. Return: 0 or -errno. */
+int blk_queue_prepare(struct blk_queue *q);
 
 /* As the callbacks of struct silt_backend_ops. */
 int blk_queue_start(struct blk_queue *q, struct silt_virtq *vq, int kick_fd);

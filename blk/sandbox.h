@@ -10,12 +10,13 @@
 bool blk_sandbox_possible(void);
 
 /*
- * Give up what serving does not need, for good: no new privileges, and a filter of system calls.
- * Threads that are started from here on inherit both. What is not allowed kills the process.
+ * Give up what serving does not need, for good and in all threads: no new privileges, and a filter
+ * of system calls. What is not allowed kills the process. Whatever threads and rings will be needed
+ * must be there.
  *
  * @aio: without io_uring (BLK_AIO_SYNC) its system calls are given up, too
  *
- * Return: 0, or -errno. Thread: the only one there is.
+ * Return: 0, or -errno. Thread: any.
  */
 int blk_sandbox_enter(enum blk_aio aio);
 

@@ -144,7 +144,10 @@ static int serve_sandboxed(struct blk_device *dev, struct blk_socket *sock, int 
 		blk_socket_remove(sock);
 		return ret;
 	}
-	ret = blk_sandbox_enter(dev->disk.aio);
+	/* From here on there are no threads and no rings to be had. */
+	ret = blk_device_prepare(dev);
+	if (!ret)
+		ret = blk_sandbox_enter(dev->disk.aio);
 	if (!ret)
 		ret = serve_socket(dev, sock, signal_fd);
 	blk_remover_finish(&remover);

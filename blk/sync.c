@@ -13,6 +13,12 @@ static void sync_destroy(struct blk_engine *e)
 	free(e);
 }
 
+static int sync_detach(struct blk_engine *e)
+{
+	e->kick_fd = -1;
+	return 0;
+}
+
 static void sync_start(struct blk_engine *e, struct blk_io *io)
 {
 	blk_engine_complete(e, io, blk_image_run(e->img, io));
@@ -48,18 +54,18 @@ static int sync_run(struct blk_engine *e, int64_t wait_ns)
 static const struct blk_engine_ops sync_ops = {
 	.name = "sync",
 	.destroy = sync_destroy,
+	.detach = sync_detach,
 	.start = sync_start,
 	.run = sync_run,
 };
 
-int blk_sync_create(const struct blk_image *img, int kick_fd, int control_fd,
-		    struct blk_engine **out)
+int blk_sync_create(const struct blk_image *img, int control_fd, struct blk_engine **out)
 {
 	struct blk_engine *e = malloc(sizeof(*e));
 
 	if (!e)
 		return silt_err(ENOMEM, "no memory for an I/O engine");
-	blk_engine_init(e, &sync_ops, img, kick_fd, control_fd);
+	blk_engine_init(e, &sync_ops, img, control_fd);
 	*out = e;
 	return 0;
 }

@@ -79,6 +79,7 @@ ELSEWHERE = {
     "log_replace_drops_pending",
     "pending_dropped_on_replace",
     "sandbox_escape",
+    "sandbox_escape_ring",
     "restart_ring_unmarked",
     "resubmit_unmarked",
 }

@@ -129,11 +129,12 @@ class Sandbox(unittest.TestCase):
 
     @unittest.skipUnless(MUTANTS, "not in a release")
     def test_nothing_gets_out(self):
-        for aio in engines():
-            process = self.backend(f"--aio={aio}", SILT_FAULT="sandbox_escape")
-            self.assertNotEqual(self.check(f"--only={READ}").returncode, 0)
-            self.assertEqual(process.wait(timeout=20), -signal.SIGSYS)
-            self.assertNotIn("escaped", process.stderr.read())
+        for fault in ("sandbox_escape", "sandbox_escape_ring"):
+            for aio in engines():
+                process = self.backend(f"--aio={aio}", SILT_FAULT=fault)
+                self.assertNotEqual(self.check(f"--only={READ}").returncode, 0)
+                self.assertEqual(process.wait(timeout=20), -signal.SIGSYS)
+                self.assertNotIn("escaped", process.stderr.read())
         process = self.backend("--sandbox=off", SILT_FAULT="sandbox_escape")
         self.check(f"--only={READ}")
         self.assertEqual(self.end(process), 0)
