@@ -56,7 +56,6 @@ int check_harvester_pass(struct check_harvester *h)
 	copy_marked(h, GUEST_HIGH);
 	silt_bitmap_merge(h->ever, h->marked, h->npages);
 	silt_bitmap_clear_range(h->marked, 0, h->npages);
-	h->passes++;
 	return 0;
 }
 

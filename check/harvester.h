@@ -20,7 +20,6 @@ struct check_harvester {
 	uint64_t npages; /* that logs cover */
 	uint64_t *marked;
 	uint64_t *ever; /* pages that were marked in any pass */
-	uint64_t passes;
 	/*
 	 * OR into @marked what was marked since the last call, with a full fence behind the last
 	 * exchange. Return: 0, or -errno with a message by silt_err().

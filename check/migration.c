@@ -60,17 +60,6 @@ static int finish(struct check_trial *run)
 	return ret < 0 ? ret : check_trial_stop(run);
 }
 
-static int logging_on_low(struct check_trial *run)
-{
-	int ret = check_trial_next_log(run, low_pages(run));
-
-	if (ret == 0)
-		ret = check_session_logging(&run->session, true, check_trial_logs_rings(run));
-	if (ret == 0)
-		check_trial_watch(run);
-	return ret;
-}
-
 static int run_grow(struct check_trial *run)
 {
 	int ret;
@@ -78,7 +67,7 @@ static int run_grow(struct check_trial *run)
 	run->builder.low_only = true;
 	ret = start(run, false);
 	if (ret == 0)
-		ret = logging_on_low(run);
+		ret = check_trial_logging_on_pages(run, low_pages(run));
 	if (ret == 0)
 		ret = begin_work(run);
 	if (ret == 0)

@@ -88,15 +88,20 @@ bool check_trial_logs_rings(const struct check_trial *run)
 	return check_trial_value(run, AXIS_RING_LOG) != RING_LOG_OFF;
 }
 
-int check_trial_logging_on(struct check_trial *run)
+int check_trial_logging_on_pages(struct check_trial *run, uint64_t pages)
 {
-	int ret = check_trial_next_log(run, run->compare->npages);
+	int ret = check_trial_next_log(run, pages);
 
 	if (ret == 0)
 		ret = check_session_logging(&run->session, true, check_trial_logs_rings(run));
 	if (ret == 0)
 		check_trial_watch(run);
 	return ret;
+}
+
+int check_trial_logging_on(struct check_trial *run)
+{
+	return check_trial_logging_on_pages(run, run->compare->npages);
 }
 
 int check_trial_end_span(struct check_trial *run,

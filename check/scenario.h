@@ -96,6 +96,9 @@ bool check_trial_logs_rings(const struct check_trial *run);
 /* As a monitor does it on a running device: a new log, the features, the rings. Then watch. */
 int check_trial_logging_on(struct check_trial *run);
 
+/* The same with a log of so many pages. */
+int check_trial_logging_on_pages(struct check_trial *run, uint64_t pages);
+
 /* Exchange the log for a fresh one, harvest the old one, and compare. */
 int check_trial_replace_log(struct check_trial *run, uint64_t pages);
 

@@ -33,6 +33,7 @@ struct shadow {
 	struct check_session_log old; /* replaced before the one in use; map is NULL if none was */
 	unsigned int next[SESSION_QUEUES]; /* the buffer of each queue that is used next */
 	unsigned int depth;
+	bool own_failure;		  /* of a harvest: the backend is not to blame */
 	bool used[SCENARIO_MAX_REQUESTS]; /* at least once */
 };
 
@@ -43,11 +44,19 @@ static unsigned int value(const struct shadow *s, enum check_axis_id axis)
 
 /* ---- The log --------------------------------------------------------------------------------- */
 
+static int harvest(struct shadow *s, struct check_session_log *log, uint64_t *marked)
+{
+	int64_t n = silt_log_harvest(log->map, marked);
+
+	s->own_failure = n < 0;
+	return n < 0 ? n : 0;
+}
+
 static int exchange(void *arg, uint64_t *marked)
 {
 	struct shadow *s = arg;
 
-	return silt_log_harvest(check_trial_log(s->run)->map, marked) < 0 ? -EFAULT : 0;
+	return harvest(s, check_trial_log(s->run), marked);
 }
 
 /* Nobody harvests a replaced log again: marks that it still gets are lost. */
@@ -74,6 +83,7 @@ static int collect_fresh(void *arg, uint64_t *marked)
 	struct check_session_log *log = check_trial_log(s->run), fresh;
 	int ret = check_session_log_create(&fresh, s->run->compare->npages, log->offset);
 
+	s->own_failure = ret < 0;
 	if (ret < 0)
 		return ret;
 	ret = silt_frontend_set_log_base(s->run->session.f, fresh.size, fresh.offset, fresh.fd);
@@ -84,14 +94,14 @@ static int collect_fresh(void *arg, uint64_t *marked)
 	retire(s);
 	s->old = *log;
 	*log = fresh;
-	return silt_log_harvest(s->old.map, marked) < 0 ? -EFAULT : 0;
+	return harvest(s, &s->old, marked);
 }
 
 static int end_harvest(struct shadow *s)
 {
 	int ret = check_harvester_stop(&s->harvester);
 
-	if (ret == -EFAULT || ret == -ENOMEM)
+	if (ret < 0 && s->own_failure)
 		return check_trial_internal(s->run);
 	return ret < 0 ? check_session_failed(&s->run->session, ret, "SET_LOG_BASE") : 0;
 }
@@ -175,7 +185,7 @@ static int build(struct shadow *s)
 	return 0;
 }
 
-/* The queue's next buffer that is not in flight; there are more than the ring holds. */
+/* The queue's next buffer that is not in flight: at most half of them are. */
 static unsigned int next_idle(struct shadow *s, unsigned int q)
 {
 	const struct check_trial *run = s->run;
@@ -297,11 +307,11 @@ static int finish(struct shadow *s)
 	struct check_trial *run = s->run;
 	int ret = stop_rings(s);
 
-	s->harvester.collect = exchange;
-	if (ret == 0 && check_harvester_pass(&s->harvester) < 0)
-		ret = check_trial_internal(run);
 	if (ret < 0)
 		return ret;
+	s->harvester.collect = exchange;
+	if (check_harvester_pass(&s->harvester) < 0)
+		return check_trial_internal(run);
 	retire(s);
 	silt_bitmap_clear_range(run->marked, 0, run->compare->npages);
 	ret = check_trial_end_span(run, check_compare_shadow);
