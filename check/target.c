@@ -76,10 +76,15 @@ static int make_image(struct check_target *t)
 	struct check_random random = check_random_named(t->opt->seed, "image");
 	uint8_t buf[65536];
 	uint64_t at;
+	int err;
 
 	t->image = open(t->image_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (t->image < 0)
 		return silt_err_sys(errno, "cannot make %s", t->image_path);
+	err = posix_fallocate(t->image, 0, TARGET_IMAGE_SIZE);
+	if (err)
+		return silt_err_sys(err, "no room for a disk of %lu MiB in %s (see TMPDIR)",
+				    TARGET_IMAGE_SIZE >> 20, t->dir);
 	for (at = 0; at < TARGET_IMAGE_SIZE; at += sizeof(buf)) {
 		check_random_fill(&random, buf, sizeof(buf));
 		if (pwrite(t->image, buf, sizeof(buf), at) != (ssize_t)sizeof(buf))

@@ -195,6 +195,13 @@ class Check(unittest.TestCase):
             done = self.check(f"--socket-path={path}", "--timeout=300ms", status=3)
             self.assertIn("took no connection within 300 ms", done.stderr)
 
+    def test_no_room_for_a_disk(self):
+        limit = 12345678  # not between two writes
+        done = self.check("--self-test", status=3, preexec_fn=lambda: (
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))))
+        self.assertRegex(done.stderr, "no room for a disk of 16 MiB in .*: File too large")
+
     def test_the_longest_directory_for_temporary_files(self):
         for length, status in ((70, 0), (71, 3)):
             self.tmp = pathlib.Path(f"{self.dir}/".ljust(length, "t"))
