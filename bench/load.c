@@ -64,13 +64,13 @@ static int turn(struct run *r, bool again)
 	return ret < 0 ? ret : n;
 }
 
-/* Turn until @end, or until nothing is in flight. */
+/* Turn until @end and the first answer, or until nothing is in flight. */
 static int turn_until(struct run *r, uint64_t end, bool again)
 {
 	uint64_t heard = load_now_ns(), now = heard;
 	int n;
 
-	while (again ? now < end : r->inflight > 0) {
+	while (again ? now < end || !r->done : r->inflight > 0) {
 		n = turn(r, again);
 		if (n < 0)
 			return n;

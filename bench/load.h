@@ -23,7 +23,8 @@ struct load_result {
 };
 
 /*
- * Put @load on a backend for @ns nanoseconds. @seed: the sequence of sectors.
+ * Put @load on a backend for @ns nanoseconds, or until its first answer if that takes longer.
+ * @seed: the sequence of sectors.
  *
  * Return: 0, or -errno: the backend failed a request or answered none for too long.
  */
