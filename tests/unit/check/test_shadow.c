@@ -27,8 +27,8 @@
 
 #define BUFFERS	   48
 #define BUFFER_LEN 6000
-#define STORES	   1500
-#define PROGRAMS   4
+#define STORES	   800
+#define PROGRAMS   3
 
 /* What is wrong with the device. */
 enum fault {
