@@ -14,6 +14,12 @@ static void __attribute__((constructor)) choose(void)
 
 bool silt_mutant(const char *kind)
 {
-	return chosen && !strcmp(chosen, kind);
+	size_t len = strlen(kind);
+	const char *at;
+
+	for (at = chosen; at; at = strchr(at, ','), at += !!at)
+		if (!strncmp(at, kind, len) && (!at[len] || at[len] == ','))
+			return true;
+	return false;
 }
 #endif

@@ -5,9 +5,9 @@
 #include <stdbool.h>
 
 /*
- * SILT_FAULT(kind) is true in a test build (-Dmutants=true) that runs with SILT_FAULT=kind in its
- * environment, and the constant false in every other build. It marks the places where the code is
- * broken on purpose, to prove that the checks see it.
+ * SILT_FAULT(kind) is true in a test build (-Dmutants=true) that runs with SILT_FAULT=kind, or
+ * several kinds with commas between, in its environment, and the constant false in every other
+ * build. It marks the places where the code is broken on purpose, to prove that the checks see it.
  */
 #ifdef SILT_MUTANTS
 bool silt_mutant(const char *kind);

@@ -392,8 +392,10 @@ int silt_virtq_publish(struct silt_virtq *vq)
 		return 0;
 	silt_virtq_flush(vq);
 	recorded = silt_inflight_batch(vq);
+	silt_fault_before_publish(vq);
 	stored = !vq->ring_error && store_entries(vq) &&
 		 silt_access_store16(&vq->ring.used->idx, idx);
+	silt_fault_after_publish(vq);
 	/* After a fault some may have been stored all the same. */
 	mark_entries(vq);
 	silt_mark_used(vq, SILT_USED_IDX, sizeof(vq->ring.used->idx));

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <signal.h>
+
 #include "virtq/fault.h"
 
 #define PAGE_MASK (SILT_LOG_PAGE_SIZE - 1)
 #define FOUR_GIB  (UINT64_C(1) << 32)
+/* The one that the process dies at, of those whose marks would reach a log. */
+#define LAST_PUBLISH 3
 
 /* With that fault, so many marks go to a log that was replaced. */
 #define MARKS_TO_OLD_LOG 8
@@ -160,4 +164,25 @@ void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, uint64_t *len)
 		*len = 0;
 	if (SILT_FAULT(used_gpa_ignored))
 		*off += SILT_LOG_PAGE_SIZE;
+}
+
+static void count_and_die(const struct silt_virtq *vq)
+{
+	static unsigned int published;
+
+	if (vq->log_used && vq->writer.log && !silt_log_held(vq->writer.log) &&
+	    __atomic_add_fetch(&published, 1, __ATOMIC_RELAXED) == LAST_PUBLISH)
+		raise(SIGKILL);
+}
+
+void silt_fault_before_publish(const struct silt_virtq *vq)
+{
+	if (SILT_FAULT(die_before_publish))
+		count_and_die(vq);
+}
+
+void silt_fault_after_publish(const struct silt_virtq *vq)
+{
+	if (SILT_FAULT(die_after_publish))
+		count_and_die(vq);
 }
