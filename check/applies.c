@@ -72,13 +72,23 @@ static const char *segments_lack(const struct check_applies *a, const uint8_t *v
 	return NULL;
 }
 
+static const char *restart_lacks(const struct check_applies *a)
+{
+	if (!a->started)
+		return "only a backend that silt check starts is killed and started again";
+	if (!(a->offered_protocol & SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD))
+		return "the backend cannot resume what was in flight: it does not offer "
+		       "INFLIGHT_SHMFD";
+	return NULL;
+}
+
 static const char *family_lacks(const struct check_applies *a, const struct check_scenario *s)
 {
 	if (s->family == FAMILY_SHADOW && !a->varies)
 		return "most of the disk holds the same, so that reads would not change memory";
 	if (s->value[AXIS_STEPS] == STEPS_RECONNECT && a->one_connection)
 		return "there is one connection only, which cannot be made again";
-	return NULL;
+	return s->family == FAMILY_RESTART ? restart_lacks(a) : NULL;
 }
 
 const char *check_applies_not(const struct check_applies *a, const struct check_scenario *s)

@@ -18,6 +18,7 @@ struct check_applies {
 	bool our_disk;	     /* it holds nothing that matters, or the user allows writes */
 	bool varies;	     /* reads of different sectors differ */
 	bool one_connection; /* for all scenarios */
+	bool started;	     /* by the checker, which may also kill it */
 	bool gone;	     /* the backend cannot be reached again */
 	const char *unfit;   /* why nothing can be run on the disk, or NULL */
 };

@@ -20,6 +20,7 @@ static const struct axis_table table[AXES] = {
 	[AXIS_SIZE] = {"size", 4, {"8k", "small", "64k", "varied"}, ""},
 	[AXIS_DEPTH] = {"depth", 3, {"16", "1", "full"}, "depth-"},
 	[AXIS_STOP] = {"stop", 2, {"once", "resumed"}, ""},
+	[AXIS_KILL] = {"kill", 3, {"busy", "used", "idle"}, ""},
 	[AXIS_REQUEST] = {"request", 9,
 		{"read", "get-id", "flush", "beyond", "mixed", "write", "discard", "write-zeroes",
 		 "unsupported"}, ""},
@@ -38,6 +39,7 @@ static const struct axis_table table[AXES] = {
 	[AXIS_INDEX] = {"index", 2, {"0", "wrap"}, "index-"},
 	[AXIS_LAST] = {"last", 2, {"normal", "unwaited"}, "last-"},
 	[AXIS_DESCS] = {"descs", 2, {"kept", "rewritten"}, "descs-"},
+	[AXIS_KILLS] = {"kills", 2, {"1", "3"}, "kills-"},
 };
 /* clang-format on */
 
@@ -104,6 +106,22 @@ static const struct family_table families[FAMILIES] = {
 				      [AXIS_LOGGING] = BIT(LOGGING_ON) | BIT(LOGGING_TOGGLE),
 				      [AXIS_QUEUES] = ALL(3),
 				      [AXIS_INDEX] = ALL(2)}},
+	[FAMILY_RESTART] = {.name = "restart",
+			    .mode = "restart",
+			    .known_by = BIT(AXIS_KILL) | BIT(AXIS_REQUEST),
+			    .values = {[AXIS_KILL] = ALL(3),
+				       [AXIS_REQUEST] = BIT(REQUEST_READ) | BIT(REQUEST_MIXED) |
+							BIT(REQUEST_WRITE),
+				       [AXIS_POSITION] =
+					       BIT(POSITION_STRADDLE) | BIT(POSITION_REGIONS),
+				       [AXIS_RING] = BIT(RING_STRADDLE) | BIT(RING_INDEX) |
+						     BIT(RING_EVENT),
+				       [AXIS_EVENT_IDX] = ALL(2),
+				       [AXIS_LOG_OFFSET] = ALL(2),
+				       [AXIS_LOGGING] = BIT(LOGGING_ON) | BIT(LOGGING_LATE),
+				       [AXIS_QUEUES] = BIT(QUEUES_1) | BIT(QUEUES_2),
+				       [AXIS_INDEX] = ALL(2),
+				       [AXIS_KILLS] = ALL(2)}},
 };
 
 const char *check_family_name(enum check_family family)

@@ -19,6 +19,7 @@ enum check_family {
 	FAMILY_SNAPSHOT,
 	FAMILY_MIGRATION, /* the order of messages in a migration */
 	FAMILY_SHADOW,	  /* requests and the harvest at the same time */
+	FAMILY_RESTART,	  /* the backend is killed, and goes on */
 	FAMILIES,
 };
 
@@ -32,6 +33,7 @@ enum check_axis_id {
 	AXIS_SIZE,
 	AXIS_DEPTH,
 	AXIS_STOP,
+	AXIS_KILL,
 	AXIS_REQUEST,
 	AXIS_POSITION,
 	AXIS_SHAPE,
@@ -48,6 +50,7 @@ enum check_axis_id {
 	AXIS_INDEX,
 	AXIS_LAST,
 	AXIS_DESCS,
+	AXIS_KILLS,
 	AXES,
 };
 
@@ -81,6 +84,18 @@ enum {
 enum {
 	STOP_ONCE,
 	STOP_RESUMED, /* also in the middle, and started again */
+};
+
+/* When the backend is killed. */
+enum {
+	KILL_BUSY, /* requests are in flight */
+	KILL_USED, /* a completion was seen in the used ring just now: is it marked? */
+	KILL_IDLE, /* nothing is in flight */
+};
+
+enum {
+	KILLS_1,
+	KILLS_3,
 };
 
 enum {

@@ -58,7 +58,7 @@ struct check_axis {
 /* One scenario's outcome; strings live until the reporter returns. */
 struct check_outcome {
 	const char *name;
-	const char *mode; /* "snapshot", "shadow" or "hostile" */
+	const char *mode; /* "snapshot", "shadow", "restart" or "hostile" */
 	const struct check_axis *axes;
 	unsigned int naxes;
 	enum check_result result;

@@ -111,6 +111,13 @@ static const struct choice migrations[][7] = {
 	{{AXIS_STEPS, STEPS_RECONNECT}, END},
 };
 
+/* The used index is the only thing on its page, so nothing but its own mark can stand for it. */
+static const struct choice restarts[][7] = {
+	{{AXIS_KILL, KILL_BUSY}, END},
+	{{AXIS_KILL, KILL_USED}, {AXIS_RING, RING_INDEX}, END},
+	{{AXIS_KILL, KILL_USED}, {AXIS_RING, RING_INDEX}, {AXIS_EVENT_IDX, EVENT_IDX_ON}, END},
+};
+
 static const struct {
 	const struct choice (*v)[7];
 	unsigned int n;
@@ -118,6 +125,7 @@ static const struct {
 	[FAMILY_SNAPSHOT] = {snapshots, sizeof(snapshots) / sizeof(snapshots[0])},
 	[FAMILY_MIGRATION] = {migrations, sizeof(migrations) / sizeof(migrations[0])},
 	[FAMILY_SHADOW] = {shadows, sizeof(shadows) / sizeof(shadows[0])},
+	[FAMILY_RESTART] = {restarts, sizeof(restarts) / sizeof(restarts[0])},
 };
 
 struct generator {

@@ -157,6 +157,7 @@ int check_probe_backend(struct check_scenario_env *env, const struct check_optio
 	a->disk = env->disk;
 	a->varies = check_blk_disk_varies(env->disk);
 	a->one_connection = env->target->kept;
+	a->started = check_target_started(env->target);
 	a->our_disk = check_target_has_image(env->target) || opt->allow_writes;
 	env->may_write = a->our_disk && !(a->features >> VIRTIO_BLK_F_RO & 1);
 	return 0;

@@ -294,9 +294,14 @@ static void describe_rings(struct check_trial *run)
 	}
 }
 
-static int run_connected(struct check_trial *run, const struct check_random *random,
-			 const struct check_trial_mode *mode)
+static int run_connected(struct check_trial *run, const struct check_random *random)
 {
+	static int (*const families[FAMILIES])(struct check_trial *) = {
+		[FAMILY_SNAPSHOT] = check_snapshot_run,
+		[FAMILY_MIGRATION] = check_migration_run,
+		[FAMILY_SHADOW] = check_shadow_run,
+		[FAMILY_RESTART] = check_restart_run,
+	};
 	int ret;
 
 	run->session.features = wanted_features(run);
@@ -305,7 +310,7 @@ static int run_connected(struct check_trial *run, const struct check_random *ran
 	if (ret < 0)
 		return ret;
 	describe_rings(run);
-	return mode->run(run, mode->arg);
+	return families[run->scenario->family](run);
 }
 
 static void verify_answers(struct check_trial *run)
@@ -347,14 +352,18 @@ static void close_logs(struct check_trial *run)
 }
 
 static void reset(struct check_trial *run, const struct check_scenario *scenario,
-		  uint64_t more_protocol, struct check_random *random)
+		  struct check_random *random)
 {
+	/* A record of what is in flight costs time, and no monitor needs it where nobody dies. */
+	bool dies = scenario->family == FAMILY_RESTART;
+
 	run->scenario = scenario;
-	run->session = (struct check_session){.target = run->env->target,
-					      .guest = run->env->guest,
-					      .places = &run->places,
-					      .trace = run->env->trace,
-					      .more_protocol = more_protocol};
+	run->session = (struct check_session){
+		.target = run->env->target,
+		.guest = run->env->guest,
+		.places = &run->places,
+		.trace = run->env->trace,
+		.more_protocol = dies ? SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD : 0};
 	run->places.n = 0;
 	run->nrequests = run->nlogs = 0;
 	run->late = 0;
@@ -365,16 +374,15 @@ static void reset(struct check_trial *run, const struct check_scenario *scenario
 	check_guest_reset(run->env->guest, random);
 }
 
-void check_trial_run_mode(struct check_trial *run, const struct check_scenario *scenario,
-			  const struct check_trial_mode *mode)
+void check_trial_run(struct check_trial *run, const struct check_scenario *scenario)
 {
 	struct check_random random = check_random_named(run->env->seed, scenario->name);
 	int ret;
 
-	reset(run, scenario, mode->more_protocol, &random);
+	reset(run, scenario, &random);
 	ret = check_session_open(&run->session);
 	if (ret == 0)
-		ret = run_connected(run, &random, mode);
+		ret = run_connected(run, &random);
 	run->broken = ret < 0;
 	if (ret == 0) {
 		verify_answers(run);
@@ -383,23 +391,4 @@ void check_trial_run_mode(struct check_trial *run, const struct check_scenario *
 	strcpy(run->error, ret < 0 ? run->session.error : run->session.wrong);
 	check_session_close(&run->session, run->broken);
 	close_logs(run);
-}
-
-static int run_family(struct check_trial *run, const void *arg)
-{
-	static int (*const families[FAMILIES])(struct check_trial *) = {
-		[FAMILY_SNAPSHOT] = check_snapshot_run,
-		[FAMILY_MIGRATION] = check_migration_run,
-		[FAMILY_SHADOW] = check_shadow_run,
-	};
-
-	(void)arg;
-	return families[run->scenario->family](run);
-}
-
-void check_trial_run(struct check_trial *run, const struct check_scenario *scenario)
-{
-	static const struct check_trial_mode family = {.run = run_family};
-
-	check_trial_run_mode(run, scenario, &family);
 }

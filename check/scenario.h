@@ -49,20 +49,6 @@ struct check_trial {
 int check_trial_create(struct check_trial *run, const struct check_scenario_env *env);
 void check_trial_destroy(struct check_trial *run);
 
-/* A way to run scenarios. */
-struct check_trial_mode {
-	uint64_t more_protocol; /* features that it needs besides the usual ones */
-	/*
-	 * What is done once the backend is connected and the rings have their places, until they
-	 * are stopped. Return: 0 or -errno with run->session.error.
-	 */
-	int (*run)(struct check_trial *run, const void *arg);
-	const void *arg;
-};
-
-void check_trial_run_mode(struct check_trial *run, const struct check_scenario *scenario,
-			  const struct check_trial_mode *mode);
-
 /*
  * Run one scenario, as its family does, on a connection of its own. What the backend does wrong is
  * left in run->error and run->compare->misses.
@@ -134,5 +120,6 @@ int check_trial_work(struct check_trial *run, unsigned int n);
 int check_snapshot_run(struct check_trial *run);
 int check_migration_run(struct check_trial *run);
 int check_shadow_run(struct check_trial *run);
+int check_restart_run(struct check_trial *run);
 
 #endif
