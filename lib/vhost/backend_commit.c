@@ -117,8 +117,7 @@ static void ring_configure(struct silt_backend *b, unsigned int q)
 	struct silt_vring *ring = &b->rings[q];
 	bool data = silt_conf_logs_data(b->now);
 
-	silt_virtq_set_log(ring->vq, data || r->log_used ? b->now->log : NULL, data, r->log_used,
-			   r->log_gpa);
+	silt_virtq_set_log(ring->vq, b->now->log, data, r->log_used, r->log_gpa);
 	silt_notifier_set(&ring->call, r->call_fd);
 	silt_notifier_set(&ring->err, r->err_fd);
 	silt_notifier_set(&ring->log, data || r->log_used ? b->now->log_fd : -1);

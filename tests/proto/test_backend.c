@@ -405,6 +405,25 @@ static void test_roll_back_unlogged(void **state)
 	rig_fini(&rig);
 }
 
+/* What the device logs from its next start on is for the log that comes then. */
+static void test_reset_drops_log(void **state)
+{
+	int fd = proc_memfd("silt-test-log", 4096);
+	struct rig rig;
+
+	(void)state;
+	start(&rig);
+	assert_true(rig_set_log(&rig, fd, 4096, 0));
+	assert_int_equal(proc_count_maps("silt-test-log"), 1);
+	assert_true(rig_do(&rig, SILT_VHOST_RESET_DEVICE, NULL, 0, NULL, 0));
+	assert_int_equal(proc_count_maps("silt-test-log"), 0);
+	assert_true(rig_set_log(&rig, fd, 4096, 0));
+	assert_true(rig_do_u64(&rig, SILT_VHOST_SET_STATUS, 0));
+	assert_int_equal(proc_count_maps("silt-test-log"), 0);
+	close(fd);
+	rig_fini(&rig);
+}
+
 /* ---- Event fds ------------------------------------------------------------------------------- */
 
 /* The error fd of a ring that runs. */
@@ -512,6 +531,7 @@ int main(void)
 		cmocka_unit_test(test_start_fails),
 		cmocka_unit_test(test_roll_back),
 		cmocka_unit_test(test_roll_back_unlogged),
+		cmocka_unit_test(test_reset_drops_log),
 		cmocka_unit_test(test_new_error_fd),
 		cmocka_unit_test(test_reset_keeps_call),
 		cmocka_unit_test(test_hostile_event_fds),
