@@ -9,6 +9,7 @@
 
 #include "check/file.h"
 #include "check/report.h"
+#include "check/text.h"
 #include "check_args.h"
 #include "scratch.h"
 #include "tool.h"
@@ -111,7 +112,7 @@ static int save_files(struct run *run, const struct check_totals *totals)
 /* The run could not be made: programs are told so, too. */
 static int report_unreachable(struct run *run)
 {
-	char *reason = strdup(silt_errmsg());
+	char *reason = check_text_clean(silt_errmsg()); /* a backend's last words may be in it */
 
 	check_terminal_destroy(run->terminal);
 	run->terminal = NULL;

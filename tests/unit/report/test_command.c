@@ -362,6 +362,8 @@ static void an_unreachable_backend_is_told_to_programs_too(void **state)
 	assert_true(json_object_object_get_ex(top, "reason", &value));
 	assert_string_equal(json_object_get_string(value), "no backend at /x");
 	json_object_put(top);
+	assert_int_equal(silt_check("--socket-path=/x\033[2J\377", NULL), TOOL_ENVIRONMENT);
+	expect_in(err, "silt check: no backend at /x?[2J?\n");
 }
 
 static void files_that_cannot_be_written_are_found_before_the_run(void **state)
