@@ -445,7 +445,7 @@ int silt_virtq_enable_kick(struct silt_virtq *vq)
 	silt_fence();
 	if (!silt_access_load16(&vq->ring.avail->idx, &idx))
 		return ring_fault(vq, "available index");
-	return idx != vq->last_avail;
+	return idx != vq->last_avail || silt_virtq_resubmits(vq);
 }
 
 int silt_virtq_disable_kick(struct silt_virtq *vq)

@@ -241,7 +241,10 @@ static void test_stopped_before_resubmission(void **state)
 	assert_int_equal(silt_virtq_stop(f.vq), 2);
 	assert_int_equal(start(&f, 2), 1);
 	assert_int_equal(silt_virtq_resubmits(f.vq), 1);
+	/* No kick will come for it. */
+	assert_int_equal(silt_virtq_enable_kick(f.vq), 1);
 	complete(&f, pop(&f, 0));
+	assert_int_equal(silt_virtq_enable_kick(f.vq), 0);
 	close_fixture(&f);
 }
 
