@@ -8,6 +8,8 @@
 
 #include "bench/bench.h"
 #include "bench/blk.h"
+#include "check/file.h"
+#include "scratch.h"
 #include "tool.h"
 
 static const char usage[] =
@@ -140,6 +142,23 @@ static bool on_path(const char *program)
 	return false;
 }
 
+/* A large image is not to be left behind, and a run of minutes not for nothing. */
+static int run(struct bench_blk_options *opt)
+{
+	int ret = opt->json ? check_file_probe(opt->json) : 0;
+
+	if (!ret)
+		ret = scratch_make(opt->dir, NULL);
+	if (ret < 0)
+		return tool_error("bench", TOOL_ENVIRONMENT, "%s", silt_errmsg());
+	opt->dir = getenv("TMPDIR");
+	ret = bench_blk(opt);
+	if (ret < 0)
+		tool_error("bench", TOOL_ENVIRONMENT, "%s", silt_errmsg());
+	scratch_remove();
+	return ret < 0 ? TOOL_ENVIRONMENT : TOOL_OK;
+}
+
 int cmd_bench(int argc, char **argv)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -174,7 +193,5 @@ int cmd_bench(int argc, char **argv)
 			opt.peer);
 		opt.peer = NULL;
 	}
-	if (bench_blk(&opt) < 0)
-		return tool_error("bench", TOOL_ENVIRONMENT, "%s", silt_errmsg());
-	return TOOL_OK;
+	return run(&opt);
 }

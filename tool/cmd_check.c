@@ -181,7 +181,7 @@ int cmd_check(int argc, char **argv)
 	status = find_self(&args, self, sizeof(self));
 	if (status != TOOL_OK)
 		return status;
-	if (scratch_make(check_signal_backend) < 0)
+	if (scratch_make(NULL, check_signal_backend) < 0)
 		return environment_error();
 	/* A backend may truncate the memory that is shared with it. */
 	if (silt_access_install() < 0 || probe_files(&args) < 0 || open_run(&run) < 0)

@@ -121,12 +121,12 @@ static int watch_signals(void)
 	return take_signals();
 }
 
-static int make_watched(const char *tmp)
+static int make_watched(const char *where)
 {
 	int ret;
 
 	if (!mkdtemp(dir))
-		return silt_err_sys(errno, "cannot make a directory in %s", tmp);
+		return silt_err_sys(errno, "cannot make a directory in %s", where);
 	ret = setenv("TMPDIR", dir, 1) ? -errno : watch_signals();
 	if (ret < 0) {
 		scratch_remove();
@@ -135,7 +135,7 @@ static int make_watched(const char *tmp)
 	return 0;
 }
 
-int scratch_make(void (*others)(int sig))
+int scratch_make(const char *where, void (*others)(int sig))
 {
 	const char *tmp = getenv("TMPDIR");
 	sigset_t all, mask;
@@ -143,15 +143,17 @@ int scratch_make(void (*others)(int sig))
 
 	signal_others = others;
 	before = tmp ? strdup(tmp) : NULL;
-	if (!tmp || !*tmp)
-		tmp = "/tmp";
-	if (snprintf(dir, sizeof(dir), "%s/silt-XXXXXX", tmp) >= (int)sizeof(dir))
-		return silt_err(ENAMETOOLONG, "TMPDIR has %zu bytes, at most %zu are possible",
-				strlen(tmp), sizeof(dir) - sizeof("/silt-XXXXXX"));
+	if (!where)
+		where = tmp && *tmp ? tmp : "/tmp";
+	if (snprintf(dir, sizeof(dir), "%s/silt-XXXXXX", where) >= (int)sizeof(dir))
+		return silt_err(ENAMETOOLONG,
+				"a directory's name of %zu bytes is too long: at most %zu are "
+				"possible",
+				strlen(where), sizeof(dir) - sizeof("/silt-XXXXXX"));
 	/* No signal comes between the directory and those who remove it. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &mask);
-	ret = make_watched(tmp);
+	ret = make_watched(where);
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	return ret;
 }

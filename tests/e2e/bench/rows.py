@@ -4,6 +4,7 @@ envelope."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -63,7 +64,20 @@ def with_a_peer(where):
         assert row["peer"] == "qsd-threads" and row["ratio"] > 0, row
 
 
+def interrupted(where):
+    """With the image made, or while it is made: there is a directory."""
+    with subprocess.Popen([silt, "bench", "blk", "--peer=", f"--dir={where}"],
+                          stdout=subprocess.DEVNULL) as process:
+        while not os.listdir(where):
+            assert process.poll() is None
+        process.terminate()
+        assert process.wait(timeout=60) == -signal.SIGTERM
+    assert os.listdir(where) == [], os.listdir(where)
+
+
 def refused(where):
+    unwritable = bench(f"--dir={where}", "--json=/nonexistent/x")
+    assert unwritable.returncode == 3 and "/nonexistent/x" in unwritable.stderr, unwritable.stderr
     assert bench("--aio=none").returncode == 2
     long = bench(f"--dir={where}".ljust(200, "/"))
     assert long.returncode == 3 and "too long" in long.stderr, long.stderr
@@ -73,4 +87,5 @@ def refused(where):
 with tempfile.TemporaryDirectory() as directory:
     alone(directory)
     with_a_peer(directory)
+    interrupted(directory)
     refused(directory)

@@ -66,7 +66,7 @@ static int in_process(void (*body)(void))
 	int status;
 
 	if (!pid) {
-		if (scratch_make(NULL) < 0)
+		if (scratch_make(NULL, NULL) < 0)
 			_exit(1);
 		fill();
 		body();
@@ -87,7 +87,7 @@ static void removed_with_all_that_is_in_it(void **state)
 	struct stat st;
 
 	(void)state;
-	assert_int_equal(scratch_make(NULL), 0);
+	assert_int_equal(scratch_make(NULL, NULL), 0);
 	assert_string_not_equal(getenv("TMPDIR"), home);
 	assert_int_equal(stat(getenv("TMPDIR"), &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0700);
@@ -123,7 +123,7 @@ static void removed_when_the_signal_comes_at_once(void **state)
 	pid = fork();
 	if (!pid) {
 		interrupted = true;
-		if (!scratch_make(NULL))
+		if (!scratch_make(NULL, NULL))
 			scratch_remove();
 		_exit(1);
 	}
@@ -151,7 +151,7 @@ static void others_are_stopped_and_killed(void **state)
 	assert_int_equal(pipe(passed_on), 0);
 	pid = fork();
 	if (!pid) {
-		if (scratch_make(pass_on) < 0)
+		if (scratch_make(NULL, pass_on) < 0)
 			_exit(1);
 		die_of_term();
 	}
