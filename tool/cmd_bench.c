@@ -28,7 +28,7 @@ static const char usage[] =
 	"  --dir=DIR     make the image here (default $TMPDIR, or /var/tmp)\n"
 	"  --peer=PATH   the peer's program; an empty path measures silt alone\n"
 	"  --json=FILE   write the result here as JSON too\n"
-	"  --version, --help\n"
+	"  --version, -h, --help\n"
 	"\n"
 	"Examples:\n"
 	"  silt bench blk\n"
@@ -44,7 +44,6 @@ enum {
 	OPT_PEER,
 	OPT_JSON,
 	OPT_VERSION,
-	OPT_HELP,
 };
 
 static const struct option options[] = {
@@ -57,7 +56,7 @@ static const struct option options[] = {
 	{"peer", required_argument, NULL, OPT_PEER},
 	{"json", required_argument, NULL, OPT_JSON},
 	{"version", no_argument, NULL, OPT_VERSION},
-	{"help", no_argument, NULL, OPT_HELP},
+	{"help", no_argument, NULL, 'h'},
 	{NULL, 0, NULL, 0},
 };
 
@@ -74,6 +73,14 @@ static int parse_wait(struct bench_blk_options *opt)
 		opt->wait = BENCH_CALL;
 	else
 		return tool_usage_error("bench", "--wait=%s: poll and call are possible", optarg);
+	return GO_ON;
+}
+
+static int parse_path(const char *option, const char **path)
+{
+	if (!*optarg)
+		return tool_usage_error("bench", "%s: the path is empty", option);
+	*path = optarg;
 	return GO_ON;
 }
 
@@ -108,17 +115,15 @@ static int parse_option(int c, char **argv, struct bench_blk_options *opt)
 	case OPT_AIO:
 		return parse_aio(opt);
 	case OPT_DIR:
-		opt->dir = optarg;
-		return GO_ON;
+		return parse_path("--dir", &opt->dir);
 	case OPT_PEER:
 		opt->peer = *optarg ? optarg : NULL;
 		return GO_ON;
 	case OPT_JSON:
-		opt->json = optarg;
-		return GO_ON;
+		return parse_path("--json", &opt->json);
 	case OPT_VERSION:
 		return tool_version();
-	case OPT_HELP:
+	case 'h':
 		fputs(usage, stdout);
 		return TOOL_OK;
 	default:
@@ -173,7 +178,7 @@ int cmd_bench(int argc, char **argv)
 	};
 	int c, ret;
 
-	if (argc > 1 && !strcmp(argv[1], "--help")) {
+	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
 		fputs(usage, stdout);
 		return TOOL_OK;
 	}
@@ -181,7 +186,7 @@ int cmd_bench(int argc, char **argv)
 		return tool_usage_error("bench", "which benchmark? There is: blk");
 	argc--;
 	argv++;
-	while ((c = getopt_long(argc, argv, "+:", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
 		ret = parse_option(c, argv, &opt);
 		if (ret != GO_ON)
 			return ret;

@@ -25,7 +25,7 @@ static const char usage[] =
 	"  --aio=HOW            io_uring, sync (plain system calls), or auto (default)\n"
 	"  --sandbox=on|off     give up all system calls that serving does not need (default on)\n"
 	"  --print-capabilities print what this backend can do, as JSON\n"
-	"  --version, --help\n"
+	"  --version, -h, --help\n"
 	"\n"
 	"Examples:\n"
 	"  truncate -s 10G disk.img\n"
@@ -50,7 +50,6 @@ enum {
 	OPT_SANDBOX,
 	OPT_CAPABILITIES,
 	OPT_VERSION,
-	OPT_HELP,
 };
 
 static const struct option options[] = {
@@ -65,7 +64,7 @@ static const struct option options[] = {
 	{"sandbox", required_argument, NULL, OPT_SANDBOX},
 	{"print-capabilities", no_argument, NULL, OPT_CAPABILITIES},
 	{"version", no_argument, NULL, OPT_VERSION},
-	{"help", no_argument, NULL, OPT_HELP},
+	{"help", no_argument, NULL, 'h'},
 	{NULL, 0, NULL, 0},
 };
 
@@ -149,7 +148,7 @@ static int parse_option(int c, char **argv, struct blk_options *opt)
 		return TOOL_OK;
 	case OPT_VERSION:
 		return tool_version();
-	case OPT_HELP:
+	case 'h':
 		fputs(usage, stdout);
 		return TOOL_OK;
 	default:
@@ -179,7 +178,7 @@ int cmd_blk(int argc, char **argv)
 		.fd = -1, .nqueues = 1, .serial = "silt-blk", .sandbox = blk_sandbox_possible()};
 	int c, ret;
 
-	while ((c = getopt_long(argc, argv, "+:", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
 		ret = parse_option(c, argv, &opt);
 		if (ret != GO_ON)
 			return ret;

@@ -78,7 +78,8 @@ def interrupted(where):
 def refused(where):
     unwritable = bench(f"--dir={where}", "--json=/nonexistent/x")
     assert unwritable.returncode == 3 and "/nonexistent/x" in unwritable.stderr, unwritable.stderr
-    assert bench("--aio=none").returncode == 2
+    for word in ("--aio=none", "--dir=", "--json="):
+        assert bench(word).returncode == 2, word
     long = bench(f"--dir={where}".ljust(200, "/"))
     assert long.returncode == 3 and "too long" in long.stderr, long.stderr
     assert os.path.isdir(where)

@@ -47,8 +47,8 @@ class Streams(unittest.TestCase):
                 self.assertEqual(image.read_bytes(), IMAGE)
 
     def test_what_cannot_be_printed_is_an_error(self):
-        for words in (["--help"], ["--version"], ["blk", "--help"],
-                      ["blk", "--print-capabilities"], ["bench", "--help"], ["check", "--help"]):
+        for words in (["--help"], ["--version"], ["blk", "--help"], ["blk", "-h"],
+                      ["blk", "--print-capabilities"], ["bench", "--help"], ["bench", "-h"], ["check", "--help"]):
             with self.subTest(words=words):
                 with open("/dev/full", "wb") as full:
                     done = subprocess.run([SILT, *words], stdout=full, stderr=subprocess.PIPE,
