@@ -85,7 +85,9 @@ enum check_target_kind {
 	CHECK_TARGET_COMMAND, /* argv, started by us */
 };
 
-#define CHECK_TIME_MS 200 /* the usual time_ms */
+/* What is usual. */
+#define CHECK_TIME_MS	 200
+#define CHECK_TIMEOUT_MS 5000
 
 struct check_options {
 	enum check_target_kind target;

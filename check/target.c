@@ -474,6 +474,10 @@ void check_target_repro(const struct check_target *t, const char *name, char *bu
 		snprintf(word, sizeof(word), "--time=%ums", opt->time_ms);
 		used = append_word(buf, len, used, word);
 	}
+	if (opt->timeout_ms != CHECK_TIMEOUT_MS) {
+		snprintf(word, sizeof(word), "--timeout=%dms", opt->timeout_ms);
+		used = append_word(buf, len, used, word);
+	}
 	if (opt->target != CHECK_TARGET_COMMAND)
 		return;
 	used = append_word(buf, len, used, "--");

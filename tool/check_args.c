@@ -13,9 +13,8 @@
 
 #define CMD "check"
 
-#define DEFAULT_SEED	   1
-#define DEFAULT_TIMEOUT_MS 5000
-#define MAX_TIME_MS	   600000
+#define DEFAULT_SEED 1
+#define MAX_TIME_MS  600000
 
 static const char examples[] =
 	"  silt check --self-test\n"
@@ -387,7 +386,7 @@ int check_args_parse(int argc, char **argv, struct check_args *args)
 	*args = (struct check_args){
 		.opt = {.fd = -1,
 			.seed = DEFAULT_SEED,
-			.timeout_ms = DEFAULT_TIMEOUT_MS,
+			.timeout_ms = CHECK_TIMEOUT_MS,
 			.time_ms = CHECK_TIME_MS},
 	};
 	opterr = 0;

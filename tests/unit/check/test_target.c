@@ -144,6 +144,7 @@ static void test_the_same_again(void **state)
 	char line[200];
 
 	(void)state;
+	opt.timeout_ms = CHECK_TIMEOUT_MS;
 	check_target_repro(&t, "snapshot/read/last", line, sizeof(line));
 	assert_string_equal(line, "silt check --only snapshot/read/last --seed 4 -- 'my backend' "
 				  "'--it'\\''s={socket}'");
@@ -151,10 +152,11 @@ static void test_the_same_again(void **state)
 				     .path = "/run/s",
 				     .seed = 1,
 				     .time_ms = 1500,
+				     .timeout_ms = 300,
 				     .allow_writes = true};
 	check_target_repro(&t, "a/b", line, sizeof(line));
 	assert_string_equal(line, "silt check --socket-path=/run/s --allow-writes --only a/b "
-				  "--seed 1 --time=1500ms");
+				  "--seed 1 --time=1500ms --timeout=300ms");
 	check_target_repro(&t, "a/b", line, 20);
 	assert_string_equal(line, "silt check --socket");
 }
