@@ -307,24 +307,27 @@ static void *take_messages(void *arg)
 	return (void *)good;
 }
 
-/* A send buffer that holds less than a message: it goes out in pieces, and its fds with the first.
+/*
+ * Send buffers of any size: a message that finds too little room goes out in pieces, and its fds
+ * with the first.
  */
 static void test_send_in_pieces(void **state)
 {
 	struct pair *p = *state;
 	struct silt_vhost_msg msg = make_msg(24, SILT_VHOST_PAYLOAD_MAX);
 	pthread_t thread;
-	int small = 1;
 	void *good;
 
-	setsockopt(p->peer, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
 	msg.fds[0] = p->us;
 	msg.nfds = 1;
-	assert_int_equal(pthread_create(&thread, NULL, take_messages, p), 0);
-	for (unsigned int i = 0; i < PIECES_MSGS; i++)
-		assert_int_equal(silt_vhost_send(p->peer, &msg, 10000), 0);
-	pthread_join(thread, &good);
-	assert_int_equal((uintptr_t)good, PIECES_MSGS);
+	for (int size = 1; size < 16384; size += 512) {
+		setsockopt(p->peer, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+		assert_int_equal(pthread_create(&thread, NULL, take_messages, p), 0);
+		for (unsigned int i = 0; i < PIECES_MSGS; i++)
+			assert_int_equal(silt_vhost_send(p->peer, &msg, 10000), 0);
+		pthread_join(thread, &good);
+		assert_int_equal((uintptr_t)good, PIECES_MSGS);
+	}
 }
 
 static void test_names(void **state)
