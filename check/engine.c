@@ -13,6 +13,7 @@
 #include "check/blame.h"
 #include "check/check.h"
 #include "check/hostile.h"
+#include "check/keep.h"
 #include "check/probe.h"
 #include "check/scenario.h"
 
@@ -282,6 +283,9 @@ static int open_engine(struct engine *e)
 					     .keep = opt->keep};
 	if (ret < 0 || memory < 0)
 		return ret < 0 ? ret : memory;
+	ret = opt->keep ? check_keep_probe() : 0;
+	if (ret < 0)
+		return ret;
 	if (opt->trace) {
 		e->env.trace = fopen(opt->trace, "we");
 		if (!e->env.trace)

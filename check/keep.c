@@ -15,6 +15,13 @@
 #define KEEP_DIR "silt-check-keep"
 #define PATH_LEN 512
 
+int check_keep_probe(void)
+{
+	if (!access(KEEP_DIR "/.", W_OK | X_OK) || (errno == ENOENT && !access(".", W_OK | X_OK)))
+		return 0;
+	return silt_err_sys(errno, "cannot keep anything in " KEEP_DIR);
+}
+
 /* Make a directory and those above it. */
 static int make_dirs(char *path)
 {

@@ -291,7 +291,9 @@ static int accept_backend(struct check_target *t, int *fd)
 		left = deadline - check_process_now_ms();
 	while (poll(&wait, 1, left > 0 ? left : 0) < 0 && errno == EINTR);
 	if (!wait.revents)
-		return silt_err(ETIMEDOUT, "no backend connected to us within %d ms",
+		return silt_err(ETIMEDOUT,
+				"no backend connected to us within %d ms; it has to connect anew "
+				"for each scenario",
 				t->opt->timeout_ms);
 	*fd = accept4(t->listening, NULL, NULL, SOCK_CLOEXEC);
 	return *fd < 0 ? silt_err_sys(errno, "cannot accept the backend's connection") : 0;

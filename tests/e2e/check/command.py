@@ -195,6 +195,11 @@ class Check(unittest.TestCase):
             done = self.check(f"--socket-path={path}", "--timeout=300ms", status=3)
             self.assertIn("took no connection within 300 ms", done.stderr)
 
+    def test_no_place_to_keep_anything(self):
+        (self.dir / "silt-check-keep").touch()
+        done = self.check("--self-test", f"--only={SOME}", "--keep", status=3, cwd=self.dir)
+        self.assertIn("cannot keep anything in silt-check-keep", done.stderr)
+
     def test_no_room_for_a_disk(self):
         limit = 12345678  # not between two writes
         done = self.check("--self-test", status=3, preexec_fn=lambda: (
