@@ -272,12 +272,13 @@ static int live_and_die(struct restart *r)
 static int start(struct restart *r)
 {
 	struct check_session *s = &r->run->session;
-	int ret = ask_for_record(r);
+	int ret = check_session_set_up(s, true);
 
+	/* What the record is like may depend on the features. */
+	if (ret == 0)
+		ret = ask_for_record(r);
 	if (ret == 0)
 		ret = hand_over_record(r);
-	if (ret == 0)
-		ret = check_session_set_up(s, true);
 	if (ret == 0)
 		ret = check_session_start(s);
 	return ret < 0 ? ret : check_trial_logging_on(r->run);

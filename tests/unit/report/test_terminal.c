@@ -117,12 +117,39 @@ static void colour_only_adds_escapes(void **state)
 	assert_string_equal(bare, plain);
 }
 
+/* They say nothing about what it costs to log a write. */
+static void marks_after_a_restart_are_counted_apart(void **state)
+{
+	FILE *to_out = tmpfile();
+	struct check_terminal_options opt = {.out = to_out};
+	struct check_outcome usual = {
+		.name = "a", .mode = "snapshot", .changed = 10, .logged = 10, .extra = 5};
+	struct check_outcome restart = {
+		.name = "b", .mode = "restart", .changed = 30, .logged = 30, .extra = 4000};
+	struct check_totals totals = {.count = {[CHECK_PASS] = 2}};
+	struct check_terminal *t;
+	struct check_reporter r;
+
+	(void)state;
+	assert_int_equal(check_terminal_create(&opt, &t), 0);
+	r = check_terminal_entry(t);
+	r.outcome(r.arg, &usual);
+	r.outcome(r.arg, &restart);
+	assert_int_equal(check_terminal_finish(t, &totals), 0);
+	check_terminal_destroy(t);
+	slurp(to_out, out, sizeof(out));
+	assert_non_null(strstr(out, "40 pages changed, 0 missed, 5 marked though unchanged; "
+				    "1.50 marked for each changed; "
+				    "4000 marked in case after a restart\n"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(progress_is_one_line),
 		cmocka_unit_test(no_terminal_no_progress),
 		cmocka_unit_test(colour_only_adds_escapes),
+		cmocka_unit_test(marks_after_a_restart_are_counted_apart),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
