@@ -104,7 +104,16 @@ class Check(unittest.TestCase):
         for scenario in self.scenarios():
             if scenario["axes"]["request"] in ("write", "discard", "write-zeroes"):
                 self.assertEqual(scenario["result"], "skip", scenario["name"])
-                self.assertIn("--allow-writes", scenario["reason"])
+                if scenario["mode"] != "restart":
+                    self.assertIn("--allow-writes", scenario["reason"])
+
+    def test_only_a_backend_of_its_own_is_killed(self):
+        self.check("--only=restart/*", "--seed=3", "--", SILT, "blk", "--socket-path={socket}",
+                   "--blk-file={image}", "--num-queues=2", status=0)
+        self.assertEqual({s["result"] for s in self.scenarios()}, {"pass"})
+        self.check("--only=restart/*", f"--socket-path={self.listening_backend()}", status=77)
+        for scenario in self.scenarios("skip"):
+            self.assertIn("only a backend that silt check starts", scenario["reason"])
 
     def test_allowed_writes_are_made(self):
         path = self.listening_backend()
