@@ -53,6 +53,11 @@ void check_session_wrong(struct check_session *s, const char *format, ...)
 	va_end(ap);
 }
 
+static bool begins_with(const char *text, const char *start)
+{
+	return !strncmp(text, start, strlen(start));
+}
+
 int check_session_failed(struct check_session *s, int ret, const char *doing)
 {
 	char death[TARGET_DEATH_LEN];
@@ -62,6 +67,8 @@ int check_session_failed(struct check_session *s, int ret, const char *doing)
 				    s->timeout_ms);
 	else if (ret == -EREMOTEIO)
 		check_session_error(s, "the backend refused %s", doing);
+	else if (ret != -ECONNRESET && ret != -EPIPE && begins_with(silt_errmsg(), doing))
+		check_session_error(s, "%s", silt_errmsg());
 	else if (ret != -ECONNRESET && ret != -EPIPE)
 		check_session_error(s, "%s: %s", doing, silt_errmsg());
 	else if (check_target_death(s->target, death))

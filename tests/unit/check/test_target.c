@@ -17,6 +17,8 @@
 
 #include <silt/error.h>
 
+#include "base/err.h"
+#include "check/session.h"
 #include "check/target_process.h"
 #include "support/proc.h"
 
@@ -161,6 +163,20 @@ static void test_the_same_again(void **state)
 	assert_string_equal(line, "silt check --socket");
 }
 
+static void test_a_request_is_named_once(void **state)
+{
+	struct check_session s = {0};
+
+	(void)state;
+	silt_err(EPROTO, "GET_CONFIG: payload of 12 bytes");
+	check_session_failed(&s, -EPROTO, "GET_CONFIG");
+	assert_string_equal(s.error, "GET_CONFIG: payload of 12 bytes");
+	s.error[0] = '\0';
+	silt_err(EPROTO, "poll");
+	check_session_failed(&s, -EPROTO, "GET_CONFIG");
+	assert_string_equal(s.error, "GET_CONFIG: poll");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -171,6 +187,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_is_left_behind),
 		cmocka_unit_test(test_image_and_socket_are_named),
 		cmocka_unit_test(test_the_same_again),
+		cmocka_unit_test(test_a_request_is_named_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
