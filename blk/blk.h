@@ -44,7 +44,7 @@ struct blk_options {
 extern const char blk_capabilities[];
 
 /*
- * Serve until SIGTERM or SIGINT, or until the one connection that was passed in ends.
+ * Serve until SIGTERM, SIGINT or SIGHUP, or until the one connection that was passed in ends.
  *
  * Notices about connections and queues go to stderr. With opt->sandbox this process is good for
  * nothing but serving afterwards.

@@ -104,6 +104,13 @@ static int serve_listener(struct blk_device *dev, int fd, int signal_fd)
 	}
 }
 
+static bool is_ignored(int sig)
+{
+	struct sigaction action;
+
+	return !sigaction(sig, NULL, &action) && action.sa_handler == SIG_IGN;
+}
+
 static int open_signals(void)
 {
 	sigset_t set;
@@ -113,6 +120,9 @@ static int open_signals(void)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	/* A terminal that is closed, but not under nohup. */
+	if (!is_ignored(SIGHUP))
+		sigaddset(&set, SIGHUP);
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return silt_err_sys(errno, "sigprocmask");
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -472,6 +472,31 @@ static void test_signal_under_load(void **state)
 	assert_int_equal(access(p->socket, F_OK), -1);
 }
 
+static void test_hangup(void **state)
+{
+	struct place *p = *state;
+	const char *const args[] = {p->image_arg, p->socket_arg, NULL};
+	struct program prog;
+	struct session s;
+
+	program_start(&prog, -1, args);
+	open_session(&s, connect_to(p->socket), false);
+	assert_int_equal(program_end(&prog, SIGHUP), 0);
+	session_close(&s);
+	assert_int_equal(access(p->socket, F_OK), -1);
+
+	/* As under nohup. */
+	signal(SIGHUP, SIG_IGN);
+	program_start(&prog, -1, args);
+	signal(SIGHUP, SIG_DFL);
+	close(connect_to(p->socket));
+	assert_int_equal(kill(prog.pid, SIGHUP), 0);
+	open_session(&s, connect_to(p->socket), false);
+	expect_pattern(&s, 0, 0);
+	session_close(&s);
+	assert_int_equal(program_end(&prog, SIGTERM), 0);
+}
+
 static void test_truncated_log(void **state)
 {
 	struct place *p = *state;
@@ -618,6 +643,7 @@ int main(int argc, char **argv)
 		TEST(test_no_io_uring),
 		TEST(test_bad_images),
 		TEST(test_signal_under_load),
+		TEST(test_hangup),
 		TEST(test_truncated_log),
 		TEST(test_truncated_memory),
 		TEST(test_truncated_buffer),
