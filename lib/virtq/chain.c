@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
+#include "base/mutant.h"
 #include "virtq/queue.h"
 
 #define FIRST_ROOM 8
@@ -183,7 +184,7 @@ static int walk(const struct table *t, uint32_t i, bool *writable, struct table 
 	uint32_t seen;
 	int ret;
 
-	for (seen = 0; seen < t->bound; seen++) {
+	for (seen = 0; seen < t->bound || SILT_FAULT(chain_unbounded); seen++) {
 		ret = load_desc(t, i, &desc);
 		if (ret < 0)
 			return ret;

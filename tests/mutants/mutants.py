@@ -90,6 +90,7 @@ RESTARTS = {
 # The order in which requests are finished is the device's affair, and one that is done again, and
 # succeeds, marks all that it stores. silt blk leaves no mark pending where logs are replaced.
 ELSEWHERE = {
+    "chain_unbounded",
     "inflight_cleared_early",
     "inflight_order",
     "log_replace_drops_pending",

@@ -171,6 +171,10 @@ class Mutants(Hostile):
         for scenario in scenarios:
             self.assertIn("before its start", scenario["reason"])
 
+    def test_a_hang_is_seen(self):
+        self.failure("hung", "--self-test", "--only=hostile/chain/loop-empty/*/unlogged",
+                     "--timeout=1s", SILT_FAULT="chain_unbounded")
+
     def test_a_crash_is_seen(self):
         scenarios = self.failure("crashed", "--self-test", "--only=hostile/chain/empty/*/logged",
                                  SILT_FAULT="die_on_request")
