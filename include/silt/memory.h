@@ -48,9 +48,10 @@ SILT_API int silt_memory_create(struct silt_memory **out);
  * @out: the new map, one reference for the caller
  *
  * The mapping is shared, readable and writable. The file must already reach to the region's end.
+ * User addresses may overlap: memory of the frontend may lie at several guest addresses.
  *
  * Return: 0, or: -EINVAL size 0, or an address or offset that wraps, or the region ends beyond the
- * file's end; -EEXIST overlap with another region by guest or by user address; -E2BIG too many
+ * file's end; -EEXIST overlap with another region by guest address; -E2BIG too many
  * regions; -ENODEV not a regular file; -EACCES not open for reading and writing; -EPERM sealed
  * against writing; -ENOMEM; -errno of fstat() or mmap().
  *
@@ -95,6 +96,8 @@ SILT_API void *silt_memory_translate(const struct silt_memory *m, uint64_t gpa, 
  * @m:    the map
  * @addr: user address
  * @len:  bytes; the whole range must lie in one region
+ *
+ * Where regions overlap by user address, the one with the lowest guest address answers.
  *
  * Return: the host address, or NULL. Thread, Owns, Blocks: as silt_memory_translate().
  */

@@ -121,12 +121,6 @@ static int check_room(const struct silt_memory *m, const struct silt_memory_regi
 					" bytes, overlaps the one at %#" PRIx64 ", %#" PRIx64
 					" bytes",
 					r->gpa, r->size, o->gpa, o->size);
-		if (silt_range_overlap(r->user_addr, r->size, o->user_addr, o->size))
-			return silt_err(EEXIST,
-					"guest memory region at user address %#" PRIx64
-					", %#" PRIx64 " bytes, overlaps the one at %#" PRIx64
-					", %#" PRIx64 " bytes",
-					r->user_addr, r->size, o->user_addr, o->size);
 	}
 	return 0;
 }
