@@ -157,6 +157,14 @@ const struct check_hostile_group check_hostile_log_base = {
 
 static const char *const shift_values[] = {"1", "7", "8", "511", "4095"};
 static const uint64_t shifts[] = {1, 7, 8, 511, 4095};
+
+enum {
+	SIZE_EXACT,
+	SIZE_ODD,
+	SIZE_LOW_MEMORY,
+	SIZE_BYTE,
+};
+
 static const char *const size_values[] = {"exact", "odd", "low-memory", "byte"};
 
 static uint64_t log_size(const struct check_hostile *h, unsigned int value)
@@ -164,11 +172,11 @@ static uint64_t log_size(const struct check_hostile *h, unsigned int value)
 	const struct check_guest_region *low = &h->world.guest.region[GUEST_LOW];
 
 	switch (value) {
-	case 1:
+	case SIZE_ODD:
 		return check_hostile_log_size(&h->world) - 3;
-	case 2:
+	case SIZE_LOW_MEMORY:
 		return (low->gpa + low->size) / GUEST_PAGE / 8;
-	case 3:
+	case SIZE_BYTE:
 		return 1;
 	default:
 		return check_hostile_log_size(&h->world);
@@ -254,18 +262,23 @@ const struct check_hostile_group check_hostile_log_gone = {
 
 #define FLOOD 1000
 
+enum {
+	FLOOD_GOOD,
+	FLOOD_BAD,
+	FLOOD_MIXED,
+};
+
 static const char *const flood_values[] = {"good", "bad", "mixed"};
 
 static void log_flood_run(struct check_hostile *h)
 {
+	unsigned int i, kind = check_hostile_value(h, 0);
 	struct silt_vhost_msg msg;
-	unsigned int i;
 
 	if (!check_hostile_reach(h, HOSTILE_BUSY, false))
 		return;
 	for (i = 0; i < FLOOD && !h->closed; i++) {
-		bool bad =
-			check_hostile_value(h, 0) == 1 || (check_hostile_value(h, 0) == 2 && i % 2);
+		bool bad = kind == FLOOD_BAD || (kind == FLOOD_MIXED && i % 2);
 
 		check_hostile_message_make(h, SILT_VHOST_SET_LOG_BASE, &msg);
 		if (bad)

@@ -80,6 +80,33 @@ static void ask_huge(struct check_hostile *h, struct silt_vhost_msg *msg)
 		check_hostile_listen(h);
 }
 
+static void spoil_message(struct silt_vhost_msg *msg, unsigned int how)
+{
+	switch (how) {
+	case HOW_EMPTY:
+		msg->hdr.size = 0;
+		break;
+	case HOW_SHORT:
+		msg->hdr.size -= msg->hdr.size ? 1 : 0;
+		break;
+	case HOW_LONG:
+		msg->hdr.size += sizeof(uint64_t);
+		break;
+	case HOW_MOST:
+		msg->hdr.size = SILT_VHOST_PAYLOAD_MAX;
+		break;
+	case HOW_VERSION:
+		msg->hdr.flags = 2;
+		break;
+	case HOW_REPLY:
+		msg->hdr.flags |= SILT_VHOST_REPLY;
+		break;
+	case HOW_NO_FD:
+		msg->nfds = 0;
+		break;
+	}
+}
+
 static void message_run(struct check_hostile *h)
 {
 	unsigned int how = check_hostile_value(h, 1);
@@ -88,32 +115,11 @@ static void message_run(struct check_hostile *h)
 	if (!check_hostile_reach(h, check_hostile_value(h, 2) ? HOSTILE_BUSY : HOSTILE_NEW, true))
 		return;
 	check_hostile_message_make(h, requests[check_hostile_value(h, 0)], &msg);
-	switch (how) {
-	case HOW_EMPTY:
-		msg.hdr.size = 0;
-		break;
-	case HOW_SHORT:
-		msg.hdr.size -= msg.hdr.size ? 1 : 0;
-		break;
-	case HOW_LONG:
-		msg.hdr.size += sizeof(uint64_t);
-		break;
-	case HOW_MOST:
-		msg.hdr.size = SILT_VHOST_PAYLOAD_MAX;
-		break;
-	case HOW_HUGE:
+	if (how == HOW_HUGE) {
 		ask_huge(h, &msg);
 		return;
-	case HOW_VERSION:
-		msg.hdr.flags = 2;
-		break;
-	case HOW_REPLY:
-		msg.hdr.flags |= SILT_VHOST_REPLY;
-		break;
-	case HOW_NO_FD:
-		msg.nfds = 0;
-		break;
 	}
+	spoil_message(&msg, how);
 	check_hostile_ask(h, &msg, msg.fds, msg.nfds);
 	if (how == HOW_TWICE && !h->closed)
 		check_hostile_ask(h, &msg, msg.fds, msg.nfds);
@@ -134,6 +140,16 @@ const struct check_hostile_group check_hostile_message = {
 /* ---- Configuration -----------------------------------------------------------------------------
  */
 
+enum {
+	CONFIG_SIZE_0,
+	CONFIG_SIZE_257,
+	CONFIG_SIZE_MAX,
+	CONFIG_OFFSET_MAX,
+	CONFIG_OFFSET_WRAPS,
+	CONFIG_SIZE_GREATER,
+	CONFIG_SIZE_LESS,
+};
+
 static const char *const config_request_values[] = {"get", "set"};
 static const char *const config_values[] = {"size-0",	  "size-257",	  "size-max",
 					    "offset-max", "offset-wraps", "size-greater",
@@ -147,27 +163,27 @@ static void config_run(struct check_hostile *h)
 	check_hostile_message_make(
 		h, check_hostile_value(h, 0) ? SILT_VHOST_SET_CONFIG : SILT_VHOST_GET_CONFIG, &msg);
 	switch (check_hostile_value(h, 1)) {
-	case 0:
+	case CONFIG_SIZE_0:
 		config->size = 0;
 		msg.hdr.size = offsetof(struct silt_vhost_config, region);
 		break;
-	case 1:
+	case CONFIG_SIZE_257:
 		config->size = SILT_VHOST_CONFIG_MAX + 1;
 		msg.hdr.size = offsetof(struct silt_vhost_config, region) + config->size;
 		break;
-	case 2:
+	case CONFIG_SIZE_MAX:
 		config->size = UINT32_MAX;
 		break;
-	case 3:
+	case CONFIG_OFFSET_MAX:
 		config->offset = UINT32_MAX;
 		break;
-	case 4:
+	case CONFIG_OFFSET_WRAPS:
 		config->offset = -config->size / 2;
 		break;
-	case 5:
+	case CONFIG_SIZE_GREATER:
 		config->size *= 4;
 		break;
-	case 6:
+	case CONFIG_SIZE_LESS:
 		config->size /= 2;
 		break;
 	}

@@ -93,6 +93,21 @@ static int make_ready(struct check_hostile *h)
 	return check_session_set_up(s, true);
 }
 
+struct silt_vhost_vring_addr check_hostile_ring_addr(const struct check_hostile *h, unsigned int i)
+{
+	const struct check_session_queue *q = &h->session.queue[i];
+	const struct check_guest *g = &h->world.guest;
+
+	return (struct silt_vhost_vring_addr){
+		.index = i,
+		.flags = h->can_log ? SILT_VHOST_VRING_F_LOG : 0,
+		.desc_user_addr = (uintptr_t)check_guest_mem(g, q->desc),
+		.avail_user_addr = (uintptr_t)check_guest_mem(g, q->avail),
+		.used_user_addr = (uintptr_t)check_guest_mem(g, q->used),
+		.log_guest_addr = q->used,
+	};
+}
+
 bool check_hostile_log_on(struct check_hostile *h)
 {
 	struct check_session *s = &h->session;
@@ -107,15 +122,7 @@ bool check_hostile_log_on(struct check_hostile *h)
 		return false;
 	ret = silt_frontend_set_features(s->f, s->features | SILT_VHOST_F_LOG_ALL);
 	for (i = 0; i < s->nqueues && ret >= 0; i++) {
-		const struct check_session_queue *q = &s->queue[i];
-		const struct silt_vhost_vring_addr addr = {
-			.index = i,
-			.flags = SILT_VHOST_VRING_F_LOG,
-			.desc_user_addr = (uintptr_t)check_guest_mem(s->guest, q->desc),
-			.avail_user_addr = (uintptr_t)check_guest_mem(s->guest, q->avail),
-			.used_user_addr = (uintptr_t)check_guest_mem(s->guest, q->used),
-			.log_guest_addr = q->used,
-		};
+		const struct silt_vhost_vring_addr addr = check_hostile_ring_addr(h, i);
 
 		ret = silt_frontend_set_vring_addr(s->f, &addr);
 	}

@@ -74,6 +74,9 @@ void check_hostile_prepare_session(struct check_hostile *h);
 /* Set the connection up as well-behaved frontends do. Return: false if that failed. */
 bool check_hostile_reach(struct check_hostile *h, enum check_hostile_state state, bool logging);
 
+/* Where a ring lies; its used ring is logged if anything can be. */
+struct silt_vhost_vring_addr check_hostile_ring_addr(const struct check_hostile *h, unsigned int i);
+
 /* Tell the backend of the world's log, and switch logging on. Return: false if it refused. */
 bool check_hostile_log_on(struct check_hostile *h);
 

@@ -75,33 +75,30 @@ static uint64_t address(const struct check_hostile *h, unsigned int part, unsign
 	}
 }
 
+static void spoil_address(const struct check_hostile *h, struct silt_vhost_vring_addr *addr)
+{
+	unsigned int part = check_hostile_value(h, 0);
+	uint64_t *parts[] = {[PART_DESC] = &addr->desc_user_addr,
+			     [PART_AVAIL] = &addr->avail_user_addr,
+			     [PART_USED] = &addr->used_user_addr,
+			     [PART_LOG] = &addr->log_guest_addr};
+
+	*parts[part] = address(h, part, check_hostile_value(h, 1), *parts[part]);
+}
+
 static void ring_address_run(struct check_hostile *h)
 {
-	unsigned int part = check_hostile_value(h, 0), at = check_hostile_value(h, 1);
-	const struct check_session_queue *q = &h->session.queue[0];
-	struct silt_vhost_msg num, msg;
-	struct silt_vhost_vring_addr *addr = &msg.payload.addr;
+	struct silt_vhost_msg msg;
 
 	if (!check_hostile_reach(h, check_hostile_value(h, 2) ? HOSTILE_BUSY : HOSTILE_READY, true))
 		return;
-	check_hostile_message_make(h, SILT_VHOST_SET_VRING_NUM, &num);
-	num.payload.state.num = q->num;
+	check_hostile_message_make(h, SILT_VHOST_SET_VRING_NUM, &msg);
+	msg.payload.state.num = h->session.queue[0].num;
 	if (!h->running)
-		check_hostile_ask(h, &num, NULL, 0);
+		check_hostile_ask(h, &msg, NULL, 0);
 	check_hostile_message_make(h, SILT_VHOST_SET_VRING_ADDR, &msg);
-	addr->flags = h->can_log ? SILT_VHOST_VRING_F_LOG : 0;
-	addr->desc_user_addr = (uintptr_t)check_guest_mem(&h->world.guest, q->desc);
-	addr->avail_user_addr = (uintptr_t)check_guest_mem(&h->world.guest, q->avail);
-	addr->used_user_addr = (uintptr_t)check_guest_mem(&h->world.guest, q->used);
-	addr->log_guest_addr = q->used;
-	if (part == PART_DESC)
-		addr->desc_user_addr = address(h, part, at, addr->desc_user_addr);
-	else if (part == PART_AVAIL)
-		addr->avail_user_addr = address(h, part, at, addr->avail_user_addr);
-	else if (part == PART_USED)
-		addr->used_user_addr = address(h, part, at, addr->used_user_addr);
-	else
-		addr->log_guest_addr = address(h, part, at, addr->log_guest_addr);
+	msg.payload.addr = check_hostile_ring_addr(h, 0);
+	spoil_address(h, &msg.payload.addr);
 	check_hostile_ask(h, &msg, NULL, 0);
 	try_queue(h);
 }
