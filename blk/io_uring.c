@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/mutant.h"
 #include "blk/engine.h"
+#include "blk/mutant.h"
 
 /*
  * One ring for each queue. Kick and control eventfds are watched by multishot polls in the same
@@ -101,6 +103,7 @@ static void uring_start(struct blk_engine *e, struct blk_io *io)
 		return;
 	}
 	prepare(u, sqe, io);
+	blk_mutant_submit(sqe);
 	io_uring_sqe_set_data(sqe, io);
 }
 
@@ -283,8 +286,9 @@ static int restrict_ring(struct io_uring *ring)
 		{.opcode = IORING_RESTRICTION_SQE_FLAGS_ALLOWED, .sqe_flags = IOSQE_FIXED_FILE},
 	};
 
-	if (ring_register(ring, IORING_REGISTER_RESTRICTIONS, only,
-			  sizeof(only) / sizeof(only[0])) < 0 ||
+	if ((!SILT_FAULT(ring_unrestricted) &&
+	     ring_register(ring, IORING_REGISTER_RESTRICTIONS, only,
+			   sizeof(only) / sizeof(only[0])) < 0) ||
 	    ring_register(ring, IORING_REGISTER_ENABLE_RINGS, NULL, 0) < 0)
 		return silt_err_sys(errno, "an io_uring cannot be restricted");
 	return 0;

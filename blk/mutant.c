@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <fcntl.h>
-#include <linux/io_uring.h>
+#include <liburing.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -28,6 +28,13 @@ static void escape_by_ring(void)
 	struct io_uring_params params = {0};
 
 	blk_notice(syscall(SYS_io_uring_setup, 4, &params) < 0 ? "caught" : "escaped");
+}
+
+/* The ring that is there may not open files, unless it was not told so. */
+void blk_mutant_submit(struct io_uring_sqe *sqe)
+{
+	if (SILT_FAULT(sandbox_escape_sqe) || SILT_FAULT(ring_unrestricted))
+		io_uring_prep_openat(sqe, AT_FDCWD, "/etc/passwd", O_RDONLY, 0);
 }
 
 bool blk_mutant_begin(struct blk_queue *q, struct blk_request *req)

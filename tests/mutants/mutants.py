@@ -97,8 +97,10 @@ ELSEWHERE = {
     "pending_dropped_on_replace",
     "restart_ring_unmarked",
     "resubmit_unmarked",
+    "ring_unrestricted",
     "sandbox_escape",
     "sandbox_escape_ring",
+    "sandbox_escape_sqe",
 }
 
 # More than is needed is no failure: it is counted.

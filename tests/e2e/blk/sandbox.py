@@ -127,6 +127,19 @@ class Sandbox(unittest.TestCase):
             return
         self.fail("39 file descriptors are not enough")
 
+    def opens_by_its_ring(self, fault):
+        process = self.backend("--aio=io_uring", SILT_FAULT=fault)
+        self.assertNotEqual(self.check(f"--only={READ}").returncode, 0)
+        fds = pathlib.Path(f"/proc/{process.pid}/fd")
+        opened = [fd for fd in os.listdir(fds) if os.readlink(fds / fd) == "/etc/passwd"]
+        self.assertEqual(self.end(process), 0)
+        return bool(opened)
+
+    @unittest.skipUnless(MUTANTS and "io_uring" in engines(), "not in a release, or no io_uring")
+    def test_its_rings_open_nothing(self):
+        self.assertTrue(self.opens_by_its_ring("ring_unrestricted"))
+        self.assertFalse(self.opens_by_its_ring("sandbox_escape_sqe"))
+
     @unittest.skipUnless(MUTANTS, "not in a release")
     def test_nothing_gets_out(self):
         for fault in ("sandbox_escape", "sandbox_escape_ring"):
