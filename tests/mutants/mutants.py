@@ -66,7 +66,7 @@ LOAD = {"early_mark", "inflight_toggle", "mark_after_replace", "mark_one_in_100_
 # Faults of what the backend does: a pattern of the reason.
 ERRORS = {
     "base_before_drain": r"GET_VRING_BASE .* answered before all requests were finished",
-    "die_before_publish,inflight_cleared_early": r"used entry \d+: the device does not hold a buffer",
+    "die_before_publish,inflight_cleared_early": r"used entry \d+: the device does not hold",
     "die_on_request": r"died of signal \d+",
     "hang_on_flush": r"no completion within \d+ ms on queue \d+ for #\d+ flush",
     "inflight_not_resubmitted": r"no completion within \d+ ms",
@@ -85,10 +85,11 @@ RESTARTS = {
     "inflight_not_resubmitted": "restart/busy/*",
 }
 
-# Seen by the tests of lib/log, lib/virtq and silt blk. A completion that is not marked, or a request
-# that is settled too early, shows only if the backend dies right then: together with a death, above.
-# The order in which requests are finished is the device's affair, and one that is done again, and
-# succeeds, marks all that it stores. silt blk leaves no mark pending where logs are replaced.
+# Seen by the tests of lib/log, lib/virtq and silt blk. A completion that is not marked, or a
+# request that is settled too early, shows only if the backend dies right then: together with a
+# death, above. The order in which requests are finished is the device's affair, and one that is
+# done again, and succeeds, marks all that it stores. silt blk leaves no mark pending where logs are
+# replaced.
 ELSEWHERE = {
     "chain_unbounded",
     "inflight_cleared_early",
@@ -184,8 +185,8 @@ def sees_error(report, want):
 
 
 def marks_too_much(report):
-    """Without a fault, fewer than a tenth of the pages are marked for nothing. But a backend that was
-    started again marks whatever the one before may have written."""
+    """Without a fault, fewer than a tenth of the pages are marked for nothing. But a backend that
+    was started again marks whatever the one before may have written."""
     scenarios = [s for s in report["scenarios"] if s["mode"] != "restart"]
     return sum(s["extra"] for s in scenarios) > sum(s["changed"] for s in scenarios) / 4
 
