@@ -479,6 +479,8 @@ static void test_hangup(void **state)
 	struct program prog;
 	struct session s;
 
+	/* The tests themselves may have been started by nohup. */
+	signal(SIGHUP, SIG_DFL);
 	program_start(&prog, -1, args);
 	open_session(&s, connect_to(p->socket), false);
 	assert_int_equal(program_end(&prog, SIGHUP), 0);
