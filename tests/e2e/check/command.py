@@ -244,6 +244,8 @@ class Check(unittest.TestCase):
         os.mkfifo(fifo)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            # It may be ignored here, under nohup or in the background of a shell.
+            signal.signal(number, signal.SIG_DFL)
             # What the backend has started holds the fifo open as long as it lives.
             check = subprocess.Popen([SILT, "check", f"--json={self.report}", "--", "sh", "-c",
                                       f"trap '' TERM; tail -f /dev/null 3>{fifo}; exit",
