@@ -57,6 +57,13 @@ SILT_API uint64_t silt_bitmap_next_zero(const uint64_t *map, uint64_t from, uint
 /** @dst |= @src over @nbits bits. Return: how many bits of @dst became set. */
 SILT_API uint64_t silt_bitmap_merge(uint64_t *dst, const uint64_t *src, uint64_t nbits);
 
+/**
+ * The @nbits bits of @src from @src_first on are ORed into @dst from its bit @dst_first on; the two
+ * do not overlap. Bits and words outside are not touched, nor read. Return: as silt_bitmap_merge().
+ */
+SILT_API uint64_t silt_bitmap_merge_at(uint64_t *dst, uint64_t dst_first, const uint64_t *src,
+				       uint64_t src_first, uint64_t nbits);
+
 SILT_END_DECLS
 
 #endif
