@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <malloc.h>
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -122,6 +123,15 @@ static int load(scmp_filter_ctx filter, enum blk_aio aio)
 	if (!ret)
 		ret = add_rules(filter, aio);
 	return ret ? ret : seccomp_load(filter);
+}
+
+/*
+ * The C library reads a file before it gives memory of a thread's own arena back to the system. The
+ * common arena has no such whim.
+ */
+void blk_sandbox_prepare(void)
+{
+	mallopt(M_ARENA_MAX, 1);
 }
 
 int blk_sandbox_enter(enum blk_aio aio)

@@ -9,6 +9,9 @@
 /* Does this build have one? A sanitizer's run-time opens files and starts programs as it likes. */
 bool blk_sandbox_possible(void);
 
+/* What has to come before the first thread, if there is to be a sandbox. */
+void blk_sandbox_prepare(void);
+
 /*
  * Give up what serving does not need, for good and in all threads: no new privileges, and a filter
  * of system calls. What is not allowed kills the process. Whatever threads and rings will be needed

@@ -154,8 +154,9 @@ static int serve_sandboxed(struct blk_device *dev, struct blk_socket *sock, int 
 		blk_socket_remove(sock);
 		return ret;
 	}
-	/* From here on there are no threads and no rings to be had. */
+	blk_sandbox_prepare();
 	ret = blk_device_prepare(dev);
+	/* From here on there are no threads and no rings to be had. */
 	if (!ret)
 		ret = blk_sandbox_enter(dev->disk.aio);
 	if (!ret)

@@ -222,12 +222,47 @@ static int find_resubmits(struct silt_virtq *vq, const struct silt_inflight_regi
 	return 0;
 }
 
-static int by_counter(const void *a, const void *b)
+static bool comes_after(const struct silt_resubmit *a, const struct silt_resubmit *b)
 {
-	const struct silt_resubmit *x = a, *y = b;
-	int order = (x->counter > y->counter) - (x->counter < y->counter);
+	return SILT_FAULT(inflight_order) ? a->counter < b->counter : a->counter > b->counter;
+}
 
-	return SILT_FAULT(inflight_order) ? -order : order;
+static void swap(struct silt_resubmit *a, struct silt_resubmit *b)
+{
+	struct silt_resubmit tmp = *a;
+
+	*a = *b;
+	*b = tmp;
+}
+
+/* Of the heap of @n, all but entry @i is in order. */
+static void sift(struct silt_resubmit *r, unsigned int n, unsigned int i)
+{
+	unsigned int child;
+
+	for (; (child = 2 * i + 1) < n; i = child) {
+		if (child + 1 < n && comes_after(&r[child + 1], &r[child]))
+			child++;
+		if (!comes_after(&r[child], &r[i]))
+			return;
+		swap(&r[child], &r[i]);
+	}
+}
+
+/*
+ * In the order of the counters. Not by qsort(): some C libraries ask for the machine's memory in
+ * it, by a system call that a sandboxed program may not be able to afford.
+ */
+static void sort(struct silt_resubmit *r, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = n / 2; i > 0; i--)
+		sift(r, n, i - 1);
+	for (i = n; i > 1; i--) {
+		swap(&r[0], &r[i - 1]);
+		sift(r, i - 1, 0);
+	}
 }
 
 /*
@@ -283,7 +318,7 @@ static void go_on(struct silt_virtq *vq)
 	struct silt_virtq_record *record = &vq->record;
 	unsigned int n = record->nresubmits;
 
-	qsort(record->resubmits, n, sizeof(*record->resubmits), by_counter);
+	sort(record->resubmits, n);
 	record->counter = n ? record->resubmits[n - 1].counter + 1 : 0;
 	vq->last_avail = vq->used_idx + n;
 	vq->avail_idx = vq->last_avail;

@@ -29,15 +29,19 @@
 #include "program.h"
 #include "support/proc.h"
 #include "support/rng.h"
+#include "virtq/inflight.h"
 
-#define PAGE	SILT_LOG_PAGE_SIZE
-#define BIT(n)	(UINT64_C(1) << (n))
-#define QUEUES	2
-#define NUM	128
-#define SLOTS	24    /* requests in flight in each queue */
-#define DATA	16384 /* the most bytes of one request */
-#define SECTORS (DATA / 512)
-#define GPA	UINT64_C(0x40000000)
+#define PAGE	  SILT_LOG_PAGE_SIZE
+#define BIT(n)	  (UINT64_C(1) << (n))
+#define QUEUES	  2
+#define NUM	  128
+#define SLOTS	  24 /* requests in flight in each queue */
+#define MANY_SEGS 1000
+#define DATA	  16384 /* the most bytes of one request */
+#define SECTORS	  (DATA / 512)
+#define GPA	  UINT64_C(0x40000000)
+
+#define RING_FEATURES (BIT(VIRTIO_RING_F_EVENT_IDX) | BIT(VIRTIO_RING_F_INDIRECT_DESC))
 
 /* Offsets inside a queue's share of memory. The used ring straddles two pages. */
 #define DESC	     0
@@ -275,8 +279,7 @@ static void count_message(void *arg, const struct silt_vhost_msg *msg, bool from
 static int negotiate(struct world *w)
 {
 	uint64_t features = SILT_VHOST_F_PROTOCOL_FEATURES | SILT_VHOST_F_LOG_ALL |
-			    BIT(VIRTIO_F_VERSION_1) | BIT(VIRTIO_BLK_F_FLUSH) |
-			    BIT(VIRTIO_RING_F_EVENT_IDX);
+			    BIT(VIRTIO_F_VERSION_1) | BIT(VIRTIO_BLK_F_FLUSH) | RING_FEATURES;
 	uint64_t protocol = SILT_VHOST_PROTOCOL_F_MQ | SILT_VHOST_PROTOCOL_F_LOG_SHMFD |
 			    SILT_VHOST_PROTOCOL_F_REPLY_ACK | SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD;
 	int ret = silt_frontend_set_protocol_features(w->f, protocol);
@@ -480,7 +483,7 @@ static void make_queue(struct world *w, unsigned int q)
 		.desc = at(w, q, DESC),
 		.avail = at(w, q, AVAIL),
 		.used = at(w, q, USED),
-		.features = BIT(VIRTIO_RING_F_EVENT_IDX),
+		.features = RING_FEATURES,
 	};
 
 	w->queues[q].kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -556,9 +559,91 @@ static void test_killed_and_restarted(void **state)
 	close_world(&w);
 }
 
+/* ---- What the C library asks the kernel for, unasked ----------------------------------------- */
+
+/* A read with a segment for each of @nsegs sectors, or a flush if there are none. Return: its head.
+ */
+static int add_request(struct world *w, unsigned int i, unsigned int nsegs)
+{
+	struct virtio_blk_outhdr *hdr = (void *)(at(w, 0, HEADERS) + 16 * i);
+	struct silt_driver_seg segs[MANY_SEGS + 2] = {{gpa_of(w, (uint8_t *)hdr), 16, false}};
+	uint8_t *table = nsegs ? at(w, 0, SOURCES) : NULL;
+	unsigned int n;
+	int head;
+
+	*hdr = (struct virtio_blk_outhdr){.type = nsegs ? VIRTIO_BLK_T_IN : VIRTIO_BLK_T_FLUSH};
+	for (n = 1; n <= nsegs; n++)
+		segs[n] = (struct silt_driver_seg){gpa_of(w, at(w, 0, TARGETS)), 512, true};
+	segs[n] = (struct silt_driver_seg){gpa_of(w, at(w, 0, STATUSES) + i), 1, true};
+	head = silt_driver_add(w->queues[0].driver, segs, n + 1, table,
+			       table ? gpa_of(w, table) : 0, hdr);
+	assert_true(head >= 0);
+	return head;
+}
+
+static void collect_all(struct world *w)
+{
+	uint32_t len;
+	void *token;
+
+	while (in_flight(w))
+		if (silt_driver_collect(w->queues[0].driver, &token, &len) <= 0)
+			wait_for_answer(w);
+}
+
+/* A process that was killed with the whole ring in flight leaves much to put in order. */
+static void test_whole_ring_in_flight(void **state)
+{
+	struct silt_inflight_region *r;
+	static struct world w;
+
+	(void)state;
+	open_world(&w, 1);
+	come_up(&w);
+	kill_now(&w);
+	silt_frontend_destroy(w.f);
+	r = mmap(NULL, w.area.mmap_size, PROT_READ | PROT_WRITE, MAP_SHARED, w.area_fd, 0);
+	assert_ptr_not_equal(r, MAP_FAILED);
+	for (unsigned int i = 0; i < NUM / 2; i++) {
+		int head = add_request(&w, i, 0);
+
+		r->desc[head].inflight = 1;
+		r->desc[head].counter = i;
+	}
+	assert_true(silt_driver_publish(w.queues[0].driver) >= 0);
+	munmap(r, w.area.mmap_size);
+	come_up(&w);
+	collect_all(&w);
+	silt_frontend_destroy(w.f);
+	assert_int_equal(program_end(&w.program, SIGTERM), 0);
+	close_world(&w);
+}
+
+/* What requests of many segments needed is given back when the frontend leaves. */
+static void test_much_memory_given_back(void **state)
+{
+	static struct world w;
+
+	(void)state;
+	open_world(&w, 1);
+	for (unsigned int n = 0; n < 3; n++) {
+		come_up(&w);
+		for (unsigned int i = 0; i < NUM; i++)
+			add_request(&w, i, MANY_SEGS >> (2 - n));
+		if (silt_driver_publish(w.queues[0].driver) > 0)
+			eventfd_write(w.queues[0].kick_fd, 1);
+		collect_all(&w);
+		silt_frontend_destroy(w.f);
+	}
+	assert_int_equal(program_end(&w.program, SIGTERM), 0);
+	close_world(&w);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_whole_ring_in_flight),
+		cmocka_unit_test(test_much_memory_given_back),
 		cmocka_unit_test(test_killed_and_restarted),
 	};
 

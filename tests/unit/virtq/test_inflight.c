@@ -226,6 +226,43 @@ static void test_order(void **state)
 	close_fixture(&f);
 }
 
+static void shuffle(struct rng *rng, uint16_t *heads, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		unsigned int other = rng_below(rng, i + 1);
+
+		heads[i] = heads[other];
+		heads[other] = i;
+	}
+}
+
+static void test_every_order(void **state)
+{
+	struct silt_virtq_elem *popped[NUM];
+	struct rng rng = rng_make(11);
+	uint16_t heads[NUM];
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, 0);
+	add(&f, NUM);
+	for (unsigned int round = 0; round < 500; round++) {
+		unsigned int n = rng_below(&rng, NUM + 1);
+
+		shuffle(&rng, heads, NUM);
+		leave(&f, heads, n);
+		*(uint16_t *)guest_at(&f.guest, USED + 2) = 0;
+		assert_int_equal(start(&f, 0), 1);
+		assert_int_equal(silt_virtq_resubmits(f.vq), n);
+		for (unsigned int i = 0; i < n; i++)
+			popped[i] = pop(&f, heads[i]);
+		while (n)
+			silt_virtq_push(f.vq, popped[--n], 0);
+		silt_virtq_stop(f.vq);
+	}
+	close_fixture(&f);
+}
+
 /* What was not handed out again stays in flight for the next one. */
 static void test_stopped_before_resubmission(void **state)
 {
@@ -543,6 +580,7 @@ int main(void)
 		cmocka_unit_test(test_course),
 		cmocka_unit_test(test_stop_and_start),
 		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_every_order),
 		cmocka_unit_test(test_stopped_before_resubmission),
 		cmocka_unit_test(test_last_batch),
 		cmocka_unit_test(test_ring_begun_anew),
