@@ -10,6 +10,7 @@
 #include <silt/log.h>
 #include <silt/memory.h>
 #include <silt/range.h>
+#include <silt/sync.h>
 #include <silt/vhost_user.h>
 #include <silt/virtq.h>
 
