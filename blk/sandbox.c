@@ -27,7 +27,6 @@ static const int calls[] = {
 	SCMP_SYS(mremap),
 	SCMP_SYS(munmap),
 	SCMP_SYS(getrandom),
-	SCMP_SYS(sched_getaffinity),
 	/* threads */
 	SCMP_SYS(exit),
 	SCMP_SYS(exit_group),
@@ -65,7 +64,6 @@ static const int calls[] = {
 	SCMP_SYS(fallocate),
 	SCMP_SYS(fdatasync),
 	SCMP_SYS(preadv),
-	SCMP_SYS(preadv2),
 	SCMP_SYS(pwritev),
 	SCMP_SYS(pwritev2),
 };
@@ -120,6 +118,9 @@ static int load(scmp_filter_ctx filter, enum blk_aio aio)
 
 	if (!ret)
 		ret = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+	/* Calls by the numbers of another ABI would else end the thread only, and hang the disk. */
+	if (!ret)
+		ret = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
 	if (!ret)
 		ret = add_rules(filter, aio);
 	return ret ? ret : seccomp_load(filter);
@@ -142,7 +143,8 @@ int blk_sandbox_enter(enum blk_aio aio)
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return silt_err_sys(errno, "new privileges cannot be given up");
 	filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
-	ret = filter ? load(filter, aio) : -ENOMEM;
+	/* It gives no reason, but asks the kernel for the action, which came with 4.14. */
+	ret = filter ? load(filter, aio) : -ENOSYS;
 	seccomp_release(filter);
 	if (ret < 0)
 		return silt_err_sys(-ret, "no sandbox: the system call filter cannot be set up "

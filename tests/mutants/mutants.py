@@ -100,6 +100,7 @@ ELSEWHERE = {
     "resubmit_unmarked",
     "ring_unrestricted",
     "sandbox_escape",
+    "sandbox_escape_abi",
     "sandbox_escape_ring",
     "sandbox_escape_sqe",
 }

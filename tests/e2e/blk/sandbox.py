@@ -11,7 +11,9 @@ import pathlib
 import re
 import resource
 import signal
+import platform
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -21,6 +23,7 @@ MUTANTS = sys.argv[-1] == "mutants" and bool(sys.argv.pop())
 SILT = os.path.abspath(sys.argv.pop())
 READ = "snapshot/read/inside/three/*"
 IO_URING_SETUP = 425
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 22, 38
 
 
 def engines():
@@ -28,6 +31,21 @@ def engines():
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall(IO_URING_SETUP, 0, None)
     return ["sync"] if ctypes.get_errno() in (errno.ENOSYS, errno.EPERM) else ["io_uring", "sync"]
+
+
+def deny_filters():
+    """Let seccomp() fail with EPERM, in this process and what it becomes."""
+    call = {"x86_64": 317, "aarch64": 277}[platform.machine()]
+    code = b"".join(struct.pack("HBBI", *i) for i in (
+        (0x20, 0, 0, 0),                        # the number of the call
+        (0x15, 0, 1, call),                     # is it that one?
+        (0x06, 0, 0, 0x50000 | errno.EPERM),    # SECCOMP_RET_ERRNO
+        (0x06, 0, 0, 0x7fff0000)))              # SECCOMP_RET_ALLOW
+    buf = ctypes.create_string_buffer(code)
+    program = ctypes.create_string_buffer(struct.pack("HP", len(code) // 8, ctypes.addressof(buf)))
+    libc = ctypes.CDLL(None)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(PR_SET_SECCOMP, 2, program):
+        os._exit(127)
 
 
 class Sandbox(unittest.TestCase):
@@ -91,6 +109,15 @@ class Sandbox(unittest.TestCase):
         self.assertEqual(self.end(process), 0)
         self.assertFalse(self.socket.exists())
 
+    def test_it_is_not_left_out_where_it_is_not_to_be_had(self):
+        done = subprocess.run(
+            [SILT, "blk", f"--blk-file={self.dir}/image", f"--socket-path={self.socket}"],
+            text=True, stderr=subprocess.PIPE, timeout=20, check=False, preexec_fn=deny_filters)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--sandbox=off", done.stderr)
+        self.assertIn(os.strerror(errno.ENOSYS), done.stderr)
+        self.assertFalse(self.socket.exists())
+
     def test_everything_works_in_it(self):
         for aio in engines():
             with self.subTest(aio=aio):
@@ -142,7 +169,7 @@ class Sandbox(unittest.TestCase):
 
     @unittest.skipUnless(MUTANTS, "not in a release")
     def test_nothing_gets_out(self):
-        for fault in ("sandbox_escape", "sandbox_escape_ring"):
+        for fault in ("sandbox_escape", "sandbox_escape_ring", "sandbox_escape_abi"):
             for aio in engines():
                 process = self.backend(f"--aio={aio}", SILT_FAULT=fault)
                 self.assertNotEqual(self.check(f"--only={READ}").returncode, 0)
