@@ -66,7 +66,8 @@ static int create(const struct silt_vhost_inflight *area, int fd, struct silt_in
 		return silt_err(ENOMEM, "no memory for an inflight area");
 	in->num_queues = area->num_queues;
 	in->queue_size = area->queue_size;
-	ret = silt_mapping_create(&in->mapping, fd, area->mmap_offset, area_size(area),
+	/* All that the frontend says is there, though no more is used than queues need. */
+	ret = silt_mapping_create(&in->mapping, fd, area->mmap_offset, area->mmap_size,
 				  "inflight area");
 	if (ret < 0) {
 		free(in);

@@ -155,6 +155,8 @@ static void test_wrong_areas(void **state)
 		uint16_t queues, num;
 	} wrong[] = {
 		{AREA_SIZE - 1, 0, RIG_QUEUES, RIG_NUM},
+		{AREA_SIZE + 1, 0, RIG_QUEUES, RIG_NUM},
+		{UINT64_MAX, 0, RIG_QUEUES, RIG_NUM},
 		{0, 0, RIG_QUEUES, RIG_NUM},
 		{AREA_SIZE, 4, RIG_QUEUES, RIG_NUM},
 		{AREA_SIZE, 8, RIG_QUEUES, RIG_NUM},
