@@ -231,8 +231,11 @@ SILT_API void silt_virtq_push(struct silt_virtq *vq, struct silt_virtq_elem *ele
  * In the order of law 1: data marks are flushed, used entries and index are stored, then the marks
  * of the ring's pages are flushed, then the requests are no longer in flight.
  *
+ * If the inflight region cannot be accessed, the driver gets its buffers all the same, but
+ * silt_virtq_pop() gives no more.
+ *
  * Return: 1 if the guest must be called now, 0 if not (also if nothing was pushed); -EFAULT if the
- * ring or the inflight region cannot be written; then the queue is broken.
+ * ring cannot be written; then the queue is broken.
  *
  * Source: VIRTIO 1.2, sections 2.7.8 (used ring) and 2.7.7 (used buffer notification).
  */

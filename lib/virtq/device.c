@@ -306,8 +306,9 @@ int silt_virtq_pop(struct silt_virtq *vq, struct silt_virtq_elem **out)
 	int ret;
 
 	if (vq->pop_error)
-		return silt_err(-vq->pop_error, "the queue broke at available index %u",
-				vq->last_avail);
+		return silt_err(-vq->pop_error, "the queue broke at available index %u%s",
+				vq->last_avail,
+				vq->record.lost ? ": the inflight region cannot be accessed" : "");
 	ret = take_buffer(vq, &slot);
 	if (ret < 0)
 		vq->pop_error = ret;
@@ -385,13 +386,12 @@ static int ring_fault(struct silt_virtq *vq, const char *what)
 int silt_virtq_publish(struct silt_virtq *vq)
 {
 	uint16_t old = vq->used_idx, idx = old + vq->nstaged;
-	int recorded;
 	bool stored;
 
 	if (!vq->nstaged)
 		return 0;
 	silt_virtq_flush(vq);
-	recorded = silt_inflight_batch(vq);
+	silt_inflight_batch(vq);
 	silt_fault_before_publish(vq);
 	stored = !vq->ring_error && store_entries(vq) &&
 		 silt_access_store16(&vq->ring.used->idx, idx);
@@ -401,13 +401,13 @@ int silt_virtq_publish(struct silt_virtq *vq)
 	silt_mark_used(vq, SILT_USED_IDX, sizeof(vq->ring.used->idx));
 	if (!SILT_FAULT(publish_unflushed))
 		silt_virtq_flush(vq);
-	if (stored && !recorded)
-		recorded = silt_inflight_settle(vq, idx);
+	if (stored)
+		silt_inflight_settle(vq, idx);
 	give_staged(vq);
 	if (!stored)
 		return ring_fault(vq, "entries and index");
 	vq->used_idx = idx;
-	return recorded < 0 ? recorded : call_wanted(vq, old);
+	return call_wanted(vq, old);
 }
 
 /* ---- Kicks ----------------------------------------------------------------------------------- */

@@ -30,11 +30,12 @@ static int region_fault(void)
 	return silt_err(EFAULT, "the inflight region cannot be accessed");
 }
 
-static int give_up(struct silt_virtq *vq)
+/* A successor could not go on from a record with holes: no more buffers are taken. */
+static void give_up(struct silt_virtq *vq)
 {
 	vq->record.region = NULL;
+	vq->record.lost = true;
 	vq->pop_error = -EFAULT;
-	return region_fault();
 }
 
 /* ---- While the queue runs -------------------------------------------------------------------- */
@@ -46,8 +47,10 @@ int silt_inflight_popped(struct silt_virtq *vq, uint16_t head)
 	if (!r)
 		return 0;
 	if (!silt_access_store64(&r->desc[head].counter, vq->record.counter) ||
-	    !silt_access_store8(&r->desc[head].inflight, 1))
-		return give_up(vq);
+	    !silt_access_store8(&r->desc[head].inflight, 1)) {
+		give_up(vq);
+		return region_fault();
+	}
 	vq->record.counter++;
 	return 0;
 }
@@ -79,26 +82,22 @@ static bool clear_batch(struct silt_virtq *vq, struct silt_inflight_region *r)
 	return true;
 }
 
-int silt_inflight_batch(struct silt_virtq *vq)
+void silt_inflight_batch(struct silt_virtq *vq)
 {
 	struct silt_inflight_region *r = vq->record.region;
 
 	if (!r)
-		return 0;
-	if (SILT_FAULT(inflight_cleared_early) && !clear_batch(vq, r))
-		return give_up(vq);
-	return list_batch(vq, r) ? 0 : give_up(vq);
+		return;
+	if ((SILT_FAULT(inflight_cleared_early) && !clear_batch(vq, r)) || !list_batch(vq, r))
+		give_up(vq);
 }
 
-int silt_inflight_settle(struct silt_virtq *vq, uint16_t used_idx)
+void silt_inflight_settle(struct silt_virtq *vq, uint16_t used_idx)
 {
 	struct silt_inflight_region *r = vq->record.region;
 
-	if (!r)
-		return 0;
-	if (!clear_batch(vq, r) || !silt_access_store16(&r->used_idx, used_idx))
-		return give_up(vq);
-	return 0;
+	if (r && (!clear_batch(vq, r) || !silt_access_store16(&r->used_idx, used_idx)))
+		give_up(vq);
 }
 
 void silt_inflight_leave(struct silt_virtq *vq)

@@ -24,18 +24,18 @@ struct silt_inflight_region {
 };
 
 /*
- * What follows does nothing if no record is kept. If the region faults, the record is given up and
- * the queue breaks: -EFAULT. A successor could not go on from a record with holes.
+ * What follows does nothing if no record is kept. If the region faults, the record is given up, and
+ * no more buffers are taken: pop fails. What was taken is published as ever.
  */
 
-/* The buffer of @head was popped; to be called before anyone can work on it. */
+/* The buffer of @head was popped; to be called before anyone can work on it. Or -EFAULT. */
 int silt_inflight_popped(struct silt_virtq *vq, uint16_t head);
 
 /* What is staged is going to be published as one batch. */
-int silt_inflight_batch(struct silt_virtq *vq);
+void silt_inflight_batch(struct silt_virtq *vq);
 
 /* It was published, and the used index is @used_idx now. */
-int silt_inflight_settle(struct silt_virtq *vq, uint16_t used_idx);
+void silt_inflight_settle(struct silt_virtq *vq, uint16_t used_idx);
 
 /* The head to hand out next, if there are silt_virtq_resubmits(). */
 uint16_t silt_inflight_next(const struct silt_virtq *vq);

@@ -23,6 +23,7 @@ struct silt_virtq_staged {
 /* The record of what is in flight, and what it held when the queue took it over: inflight.h. */
 struct silt_virtq_record {
 	struct silt_inflight_region *region; /* NULL: none is kept */
+	bool lost;			     /* there was one, which faulted */
 	uint64_t counter;		     /* of the next buffer that is popped */
 	struct silt_resubmit *resubmits;     /* in the order of their counters */
 	unsigned int nresubmits;
