@@ -3,6 +3,7 @@
  * A vCPU begins in 64-bit mode at privilege level 3: so its code runs natively also where KVM has
  * no help from the processor. Guest virtual addresses are guest physical ones.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -59,16 +60,19 @@ int arch_fill_memory(struct guest *g)
 /* Without it, physical addresses end at 64 GiB. */
 static int set_cpuid(struct vcpu *v)
 {
-	struct {
-		struct kvm_cpuid2 head;
-		struct kvm_cpuid_entry2 entries[MAX_CPUID];
-	} cpuid = {.head.nent = MAX_CPUID};
+	struct kvm_cpuid2 *cpuid =
+		calloc(1, sizeof(*cpuid) + MAX_CPUID * sizeof(cpuid->entries[0]));
+	int ret = 0;
 
-	if (ioctl(v->guest->kvm_fd, KVM_GET_SUPPORTED_CPUID, &cpuid))
-		return silt_err_sys(errno, "guest: KVM_GET_SUPPORTED_CPUID");
-	if (ioctl(v->fd, KVM_SET_CPUID2, &cpuid))
-		return silt_err_sys(errno, "guest: KVM_SET_CPUID2");
-	return 0;
+	if (!cpuid)
+		return silt_err(ENOMEM, "guest: no memory");
+	cpuid->nent = MAX_CPUID;
+	if (ioctl(v->guest->kvm_fd, KVM_GET_SUPPORTED_CPUID, cpuid))
+		ret = silt_err_sys(errno, "guest: KVM_GET_SUPPORTED_CPUID");
+	else if (ioctl(v->fd, KVM_SET_CPUID2, cpuid))
+		ret = silt_err_sys(errno, "guest: KVM_SET_CPUID2");
+	free(cpuid);
+	return ret;
 }
 
 static int set_system_registers(struct vcpu *v)
