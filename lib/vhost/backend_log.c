@@ -105,8 +105,11 @@ int silt_log_plan(struct silt_backend *b)
 	return silt_log_hold(need, &next->log);
 }
 
-/* The old log is not complete: everything that it could have told is marked in the new one. */
-static void mark_everything(const struct silt_backend *b, const struct silt_conf *c)
+/*
+ * The old log is not complete: everything that it could have told is marked in the new one.
+ * Return: 0, -EFAULT, or -ERANGE if that one does not reach so far.
+ */
+static int mark_everything(const struct silt_backend *b, const struct silt_conf *c)
 {
 	const struct silt_memory_region *region;
 	struct silt_log_writer w;
@@ -124,11 +127,27 @@ static void mark_everything(const struct silt_backend *b, const struct silt_conf
 				       silt_virtq_used_size(c->rings[i].num));
 	}
 	silt_log_writer_set(&w, NULL);
+	if (w.count.faults)
+		return silt_err(EFAULT, "the dirty log of %" PRIu64 " pages faulted",
+				silt_log_pages(c->log));
+	if (w.count.outside)
+		return silt_err(ERANGE,
+				"the dirty log ends after %" PRIu64 " pages, %" PRIu64
+				" short of what may be dirty",
+				silt_log_pages(c->log), w.count.outside);
+	return 0;
 }
 
+/*
+ * Marks that were kept and do not fit are a reason to refuse a log: unlike a live write, this can
+ * be refused, and they stay for the next one. Of trouble in a log of its own the frontend was told
+ * when it arose, and a fresh log loses no more than that one did.
+ */
 int silt_log_carry(struct silt_backend *b)
 {
 	struct silt_log *old = b->now->log, *log = b->next->log;
+	bool told;
+	int ret;
 
 	if (!old || !log || old == log)
 		return 0;
@@ -141,8 +160,9 @@ int silt_log_carry(struct silt_backend *b)
 	 * what it marked went to the log of the first one, which nobody reads any more.
 	 */
 	if (silt_log_trouble(old) || (b->now->log_old && logging(b, b->now))) {
-		mark_everything(b, b->next);
-		return 0;
+		told = silt_log_trouble(old) && !silt_log_held(old);
+		ret = mark_everything(b, b->next);
+		return told ? 0 : ret;
 	}
 	if (!silt_log_held(old) || SILT_FAULT(held_marks_dropped))
 		return 0;

@@ -417,7 +417,7 @@ static void test_succession(void **state)
 static void test_succession_before_the_log(void **state)
 {
 	const uint64_t used = rig_used_gpa(2) / SILT_LOG_PAGE_SIZE;
-	struct shadow_log log;
+	struct shadow_log brief, log;
 	struct rig dead, next;
 	int area, copy;
 
@@ -435,8 +435,12 @@ static void test_succession_before_the_log(void **state)
 	go_on(&next, 2, -1);
 	rig_run(&next, 2);
 	expect_used(&next, 2, 1, 0);
+	/* One that ends below the memory cannot take all that. */
+	shadow_log_make(&brief, 64, 0);
+	assert_false(rig_set_log(&next, brief.fd, 64, 0));
 	shadow_log_make(&log, SHADOW_LOG_SIZE, 0);
 	assert_true(rig_set_log(&next, log.fd, SHADOW_LOG_SIZE, 0));
+	assert_int_equal(silt_backend_log_trouble(next.b), 0);
 	assert_true(shadow_log_test(&log, used));
 	assert_true(shadow_log_test(&log, used + 1));
 	for (uint64_t page = 0; page < next.regions[0].r.size / SILT_LOG_PAGE_SIZE; page++)
@@ -444,6 +448,7 @@ static void test_succession_before_the_log(void **state)
 
 	rig_fini(&dead);
 	rig_fini(&next);
+	shadow_log_free(&brief);
 	shadow_log_free(&log);
 	close(area);
 	close(copy);

@@ -523,12 +523,13 @@ static void test_old_log(void **state)
 {
 	const struct shadow_ring on = {true, ELSEWHERE};
 	struct rng rng = rng_make(13);
-	struct shadow_log first, second;
+	struct shadow_log first, brief, second;
 	struct rig rig;
 
 	(void)state;
 	start(&rig);
 	shadow_log_make(&first, SHADOW_LOG_SIZE, 0);
+	shadow_log_make(&brief, 64, 0);
 	shadow_log_make(&second, SHADOW_LOG_SIZE, 0);
 	assert_true(use_log(&rig, &first));
 	set_logging(&rig, true);
@@ -537,11 +538,14 @@ static void test_old_log(void **state)
 	set_logging(&rig, true);
 	set_ring_logging(&rig, 0, &on);
 	traffic(&rig, &rng, 2);
+	assert_false(use_log(&rig, &brief));
 	assert_true(use_log(&rig, &second));
+	assert_int_equal(silt_backend_log_trouble(rig.b), 0);
 	expect_all_marked(&rig, &second, 2);
 	assert_true(shadow_log_test(&second, ELSEWHERE / SILT_LOG_PAGE_SIZE));
 	rig_fini(&rig);
 	shadow_log_free(&first);
+	shadow_log_free(&brief);
 	shadow_log_free(&second);
 }
 
