@@ -171,6 +171,13 @@ static void end_backend(struct check_hostile *h)
 
 /* ---- One case -------------------------------------------------------------------------------- */
 
+static int make_world(struct check_hostile *h)
+{
+	int ret = check_hostile_world_create(&h->world);
+
+	return ret < 0 || h->c->group->takes_memory ? ret : check_hostile_world_seal(&h->world);
+}
+
 static bool open_case(struct check_hostile *h, const struct check_scenario_env *env,
 		      const struct check_hostile_case *c)
 {
@@ -179,7 +186,7 @@ static bool open_case(struct check_hostile *h, const struct check_scenario_env *
 	h->c = c;
 	h->random = check_random_named(env->seed, c->name);
 	h->spare = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (check_hostile_world_create(&h->world) < 0) {
+	if (make_world(h) < 0) {
 		check_hostile_failed(h);
 		return false;
 	}

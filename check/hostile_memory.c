@@ -236,5 +236,6 @@ const struct check_hostile_group check_hostile_memory_gone = {
 	.about = "a frontend that takes guest memory away while it is used",
 	.axis = {HOSTILE_AXIS("how", gone_values), HOSTILE_AXIS("what", what_values),
 		 HOSTILE_AXIS("load", load_values)},
+	.takes_memory = true,
 	.run = memory_gone_run,
 };

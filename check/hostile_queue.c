@@ -43,26 +43,29 @@ void check_hostile_kick(struct check_hostile *h)
 
 static void fill_header(struct check_hostile *h, unsigned int i)
 {
-	struct virtio_blk_outhdr *hdr =
-		check_guest_mem(&h->world.guest, h->header + i * sizeof(*hdr));
+	const struct virtio_blk_outhdr hdr = {.type = VIRTIO_BLK_T_IN,
+					      .sector = h->env->disk->reads.start / BLK_SECTOR};
 
-	*hdr = (struct virtio_blk_outhdr){.type = VIRTIO_BLK_T_IN,
-					  .sector = h->env->disk->reads.start / BLK_SECTOR};
+	silt_access_copy(check_guest_mem(&h->world.guest, h->header + i * sizeof(hdr)), &hdr,
+			 sizeof(hdr));
 }
 
+/* Memory may be gone. */
 void check_hostile_load(struct check_hostile *h, unsigned int n)
 {
-	struct vring_desc *desc = check_hostile_desc(h, 0);
 	unsigned int i;
 
-	for (i = 0; i < n; i++, desc += 3) {
+	for (i = 0; i < n; i++) {
+		const struct vring_desc desc[] = {
+			{h->header + i * sizeof(struct virtio_blk_outhdr),
+			 sizeof(struct virtio_blk_outhdr), VRING_DESC_F_NEXT, 3 * i + 1},
+			{h->data + i * HOSTILE_LOAD_LEN, HOSTILE_LOAD_LEN,
+			 VRING_DESC_F_NEXT | VRING_DESC_F_WRITE, 3 * i + 2},
+			{h->status + i, 1, VRING_DESC_F_WRITE, 0},
+		};
+
 		fill_header(h, i);
-		desc[0] = (struct vring_desc){h->header + i * sizeof(struct virtio_blk_outhdr),
-					      sizeof(struct virtio_blk_outhdr), VRING_DESC_F_NEXT,
-					      3 * i + 1};
-		desc[1] = (struct vring_desc){h->data + i * HOSTILE_LOAD_LEN, HOSTILE_LOAD_LEN,
-					      VRING_DESC_F_NEXT | VRING_DESC_F_WRITE, 3 * i + 2};
-		desc[2] = (struct vring_desc){h->status + i, 1, VRING_DESC_F_WRITE, 0};
+		silt_access_copy(check_hostile_desc(h, 3 * i), desc, sizeof(desc));
 		check_hostile_offer(h, 3 * i);
 	}
 	check_hostile_kick(h);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -114,6 +115,16 @@ int check_hostile_world_create(struct check_hostile_world *w)
 	w->zone = check_guest_alloc(&w->guest, GUEST_LOW, 0, HOSTILE_ZONE);
 	ret = fill(w->guest.region[GUEST_LOW].fd, zone_offset(w), zone_offset(w) + HOSTILE_ZONE);
 	return ret < 0 ? ret : check_hostile_make_log(w, check_hostile_log_size(w), 0);
+}
+
+int check_hostile_world_seal(struct check_hostile_world *w)
+{
+	unsigned int i;
+
+	for (i = 0; i < GUEST_SIDES; i++)
+		if (fcntl(w->guest.region[i].fd, F_ADD_SEALS, F_SEAL_SHRINK))
+			return silt_err_sys(errno, "cannot seal guest memory");
+	return 0;
 }
 
 void check_hostile_world_destroy(struct check_hostile_world *w)

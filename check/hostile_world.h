@@ -13,8 +13,9 @@
  * Guest memory and a dirty log that a backend may try to leave. Both lie in larger files whose
  * other bytes are canaries, and so are some pages of guest memory that no descriptor leads to.
  *
- * Nothing is sealed, and the backend, or a case, may take memory away: whatever reads it goes
- * through the files, or recovers from faults.
+ * Memory is sealed against shrinking, so that no backend takes it away under the checker. Where a
+ * case does so itself it is not: from the moment when the backend has got it, whatever touches it
+ * goes through the files, or recovers from faults. So it is with the log, always.
  */
 #define HOSTILE_MARGIN	 (16 * GUEST_PAGE) /* canaries on each side of a region of memory */
 #define HOSTILE_LOG_LEAD (2 * GUEST_PAGE)  /* and of the log, at least */
@@ -31,6 +32,7 @@ struct check_hostile_world {
 
 /* Return: 0 or -errno. Owns: free with check_hostile_world_destroy(), also after a failure. */
 int check_hostile_world_create(struct check_hostile_world *w);
+int check_hostile_world_seal(struct check_hostile_world *w);
 void check_hostile_world_destroy(struct check_hostile_world *w);
 
 /* Take back all pages that were allocated, but for the zone. */

@@ -24,6 +24,48 @@ SILT = os.path.abspath(sys.argv.pop())
 MOST_MEMORY = 32 << 10
 # SIGTERM goes to all of its group; what is not silt blk stays.
 NEVER_ENDS = f'trap "" TERM; {SILT} blk --socket-path=$1 --blk-file=$2 & sleep 600'
+CUTTER = """
+import os, select, socket, subprocess, sys
+silt, path, image = sys.argv[1:]
+SET_VRING_ADDR = 9
+def cut(fd):
+    if "silt-check-memory" in os.readlink(f"/proc/self/fd/{fd}"):
+        try:
+            os.ftruncate(fd, 0)
+        except PermissionError:
+            pass # it is sealed
+    os.close(fd)
+def forward(source, to):
+    data, fds, _, _ = socket.recv_fds(source, 4096, 8)
+    if to is front and data[:1] == bytes([SET_VRING_ADDR]):
+        answers.append(data)
+    if len(answers) == 2: # the ring has its address, and logs
+        while shared:
+            cut(shared.pop())
+    if data:
+        socket.send_fds(to, [data], fds)
+    shared.extend(fds)
+    return data
+l = socket.socket(socket.AF_UNIX)
+l.bind(path)
+l.listen()
+while True:
+    front, _ = l.accept()
+    back, its = socket.socketpair()
+    blk = subprocess.Popen([silt, "blk", f"--fd={its.fileno()}", f"--blk-file={image}"],
+                           pass_fds=[its.fileno()])
+    its.close()
+    shared, answers = [], []
+    try:
+        while all(forward(s, back if s is front else front)
+                  for s in select.select([front, back], [], [])[0]):
+            pass
+    except OSError:
+        pass
+    front.close()
+    back.close()
+    blk.wait()
+"""
 SAFE = ("correct", "ignored", "refused")
 
 
@@ -144,6 +186,16 @@ class Verdicts(Hostile):
             "                '--blk-file=' + sys.argv[2]], pass_fds=[s.fileno()])\n"),
                                "{socket}", "{image}", status=0)
         self.assertEqual(set(self.verdicts(scenarios)), {"correct"})
+
+    def test_a_backend_may_take_guest_memory_away(self):
+        # Between the checker and silt blk, once all is set up.
+        cutter = self.dir / "cutter.py"
+        cutter.write_text(CUTTER)
+        for only, status in ("hostile/chain/empty/*/logged", 0), ("hostile/memory-gone/*", 1):
+            scenarios = self.check(f"--only={only}", "--", sys.executable, str(cutter), SILT,
+                                   "{socket}", "{image}", status=status)
+            self.assertEqual(collections.Counter(s["result"] for s in scenarios)["error"], 0,
+                             self.output)
 
     def test_known_failures(self):
         command = ["--timeout=500ms", "--only=hostile/silence/connected",
