@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/bitmap_avx2.h"
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include <silt/access.h>
+
+#include "base/bitmap_words.h"
+
+#define AVX2 __attribute__((target("avx2,popcnt,bmi,bmi2")))
+
+#define LINE_WORDS  8
+#define BLOCK_LINES 256
+#define BLOCK_WORDS (BLOCK_LINES * LINE_WORDS)
+
+/*
+ * Where more lines than this of a block are dirty, to look for them costs more than it saves: the
+ * blocks behind it are merged whole, all but each 16th.
+ */
+#define DENSE_LINES   (BLOCK_LINES / 4)
+#define STREAM_BLOCKS 15
+
+AVX2 static inline __m256i load(const uint64_t *p)
+{
+	return _mm256_loadu_si256((const __m256i *)p);
+}
+
+AVX2 static inline void store(uint64_t *p, __m256i v)
+{
+	_mm256_storeu_si256((__m256i *)p, v);
+}
+
+/* Bits set in each byte, by a table of the 16 nibbles. */
+AVX2 static inline __m256i count_bytes(__m256i v)
+{
+	const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1,
+					       1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
+	const __m256i nibble = _mm256_set1_epi8(0x0f);
+	__m256i low = _mm256_and_si256(v, nibble);
+	__m256i high = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble);
+
+	return _mm256_add_epi8(_mm256_shuffle_epi8(table, low), _mm256_shuffle_epi8(table, high));
+}
+
+/* Add the sum of each 8 bytes to the four sums of @total. */
+AVX2 static inline __m256i add_bytes(__m256i total, __m256i bytes)
+{
+	return _mm256_add_epi64(total, _mm256_sad_epu8(bytes, _mm256_setzero_si256()));
+}
+
+AVX2 static inline uint64_t sum(__m256i total)
+{
+	__m128i half =
+		_mm_add_epi64(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
+
+	return (uint64_t)_mm_cvtsi128_si64(half) + (uint64_t)_mm_extract_epi64(half, 1);
+}
+
+/* Four words of @dst. Return: the bits that became set, counted in each byte. */
+AVX2 static inline __m256i merge_vector(uint64_t *dst, __m256i src)
+{
+	__m256i old = load(dst);
+
+	store(dst, _mm256_or_si256(old, src));
+	return count_bytes(_mm256_andnot_si256(old, src));
+}
+
+/* A line of @src, two vectors; with a @shift its words begin inside those of @src. */
+struct line {
+	__m256i low, high;
+};
+
+AVX2 static inline __m256i load_shifted(const uint64_t *src, __m128i right, __m128i left)
+{
+	return _mm256_or_si256(_mm256_srl_epi64(load(src), right),
+			       _mm256_sll_epi64(load(src + 1), left));
+}
+
+AVX2 static inline struct line load_line(const uint64_t *src, unsigned int shift)
+{
+	__m128i right = _mm_cvtsi32_si128((int)shift), left = _mm_cvtsi32_si128(64 - (int)shift);
+
+	if (!shift)
+		return (struct line){load(src), load(src + 4)};
+	return (struct line){load_shifted(src, right, left), load_shifted(src + 4, right, left)};
+}
+
+AVX2 static inline __m256i merge_lines(__m256i total, uint64_t *dst, const uint64_t *src,
+				       unsigned int shift, unsigned int words)
+{
+	unsigned int i;
+
+	for (i = 0; i < words; i += LINE_WORDS) {
+		struct line line = load_line(&src[i], shift);
+		__m256i bytes = _mm256_add_epi8(merge_vector(&dst[i], line.low),
+						merge_vector(&dst[i + 4], line.high));
+
+		total = add_bytes(total, bytes);
+	}
+	return total;
+}
+
+/* Lines of a block that are not clean, by their first words. */
+struct dirty {
+	unsigned int n;
+	uint16_t word[BLOCK_LINES];
+};
+
+/*
+ * No branch depends on what is found: which lines are dirty is anyone's guess. With a shift one
+ * word more is looked at; a bit of it that is not part of the line costs time only.
+ */
+AVX2 static inline void find_dirty(struct dirty *list, const uint64_t *src, unsigned int shift)
+{
+	unsigned int i;
+	__m256i any;
+
+	list->n = 0;
+	for (i = 0; i < BLOCK_WORDS; i += LINE_WORDS) {
+		any = _mm256_or_si256(load(&src[i]), load(&src[i + 4]));
+		if (shift)
+			any = _mm256_or_si256(any, load(&src[i + 5]));
+		list->word[list->n] = (uint16_t)i;
+		list->n += !_mm256_testz_si256(any, any);
+	}
+}
+
+/* All lines of @dst are fetched before the first is used, so that their misses do not add up. */
+AVX2 static inline __m256i merge_dirty(__m256i total, const struct dirty *list, uint64_t *dst,
+				       const uint64_t *src, unsigned int shift)
+{
+	unsigned int i, word;
+
+	for (i = 0; i < list->n; i++)
+		__builtin_prefetch(&dst[list->word[i]], 1);
+	for (i = 0; i < list->n; i++) {
+		word = list->word[i];
+		total = merge_lines(total, &dst[word], &src[word], shift, LINE_WORDS);
+	}
+	return total;
+}
+
+AVX2 static inline uint64_t merge_word(uint64_t *dst, const uint64_t *src, unsigned int shift)
+{
+	uint64_t bits = shift ? silt_word_shifted(src, shift) : *src;
+	uint64_t fresh = bits & ~*dst;
+
+	*dst |= fresh;
+	return (uint64_t)__builtin_popcountll(fresh);
+}
+
+AVX2 static inline uint64_t merge_words(uint64_t *dst, const uint64_t *src, unsigned int shift,
+					uint64_t n)
+{
+	uint64_t count = 0, i;
+
+	for (i = 0; i < n; i++)
+		count += merge_word(&dst[i], &src[i], shift);
+	return count;
+}
+
+/* Words before the first line boundary, at most @n. */
+static inline uint64_t words_to_line(const uint64_t *p, uint64_t n)
+{
+	uint64_t words = -((uintptr_t)p / 8) % LINE_WORDS;
+
+	return words < n ? words : n;
+}
+
+AVX2 static inline __attribute__((always_inline)) uint64_t merge_any(uint64_t *dst,
+								     const uint64_t *src,
+								     unsigned int shift, uint64_t n)
+{
+	uint64_t i = words_to_line(dst, n), count = merge_words(dst, src, shift, i);
+	__m256i total = _mm256_setzero_si256();
+	unsigned int streaming = 0;
+	struct dirty list;
+
+	for (; i + BLOCK_WORDS <= n; i += BLOCK_WORDS) {
+		if (streaming) {
+			total = merge_lines(total, &dst[i], &src[i], shift, BLOCK_WORDS);
+			streaming--;
+			continue;
+		}
+		find_dirty(&list, &src[i], shift);
+		if (list.n <= DENSE_LINES) {
+			total = merge_dirty(total, &list, &dst[i], &src[i], shift);
+			continue;
+		}
+		total = merge_lines(total, &dst[i], &src[i], shift, BLOCK_WORDS);
+		streaming = STREAM_BLOCKS;
+	}
+	for (; i + LINE_WORDS <= n; i += LINE_WORDS)
+		total = merge_lines(total, &dst[i], &src[i], shift, LINE_WORDS);
+	return count + sum(total) + merge_words(&dst[i], &src[i], shift, n - i);
+}
+
+AVX2 static uint64_t merge(uint64_t *dst, const uint64_t *src, uint64_t n)
+{
+	return merge_any(dst, src, 0, n);
+}
+
+AVX2 static uint64_t merge_shift(uint64_t *dst, const uint64_t *src, unsigned int shift, uint64_t n)
+{
+	return merge_any(dst, src, shift, n);
+}
+
+AVX2 static uint64_t count(const uint64_t *src, uint64_t n)
+{
+	__m256i total = _mm256_setzero_si256(), bytes;
+	uint64_t i = 0, rest = 0;
+
+	for (; i + 16 <= n; i += 16) {
+		bytes = _mm256_add_epi8(count_bytes(load(&src[i])), count_bytes(load(&src[i + 4])));
+		bytes = _mm256_add_epi8(bytes, count_bytes(load(&src[i + 8])));
+		bytes = _mm256_add_epi8(bytes, count_bytes(load(&src[i + 12])));
+		total = add_bytes(total, bytes);
+	}
+	for (; i < n; i++)
+		rest += (uint64_t)__builtin_popcountll(src[i]);
+	return sum(total) + rest;
+}
+
+AVX2 static uint64_t next_any(const uint64_t *src, uint64_t from, uint64_t n)
+{
+	__m256i any;
+
+	for (; from + 16 <= n; from += 16) {
+		any = _mm256_or_si256(load(&src[from]), load(&src[from + 4]));
+		any = _mm256_or_si256(any, load(&src[from + 8]));
+		any = _mm256_or_si256(any, load(&src[from + 12]));
+		if (!_mm256_testz_si256(any, any))
+			break;
+	}
+	return silt_generic_next_any(src, from, n);
+}
+
+AVX2 static uint64_t next_hole(const uint64_t *src, uint64_t from, uint64_t n)
+{
+	const __m256i ones = _mm256_set1_epi64x(-1);
+	__m256i all;
+
+	for (; from + 16 <= n; from += 16) {
+		all = _mm256_and_si256(load(&src[from]), load(&src[from + 4]));
+		all = _mm256_and_si256(all, load(&src[from + 8]));
+		all = _mm256_and_si256(all, load(&src[from + 12]));
+		if (!_mm256_testc_si256(all, ones))
+			break;
+	}
+	return silt_generic_next_hole(src, from, n);
+}
+
+const struct silt_bitmap_kernels silt_bitmap_avx2 = {
+	.name = "avx2",
+	.merge = merge,
+	.merge_shift = merge_shift,
+	.count = count,
+	.expand = silt_avx2_expand,
+	.shrink = silt_avx2_shrink,
+	.xchg_merge = silt_avx2_xchg_merge,
+	.xchg_take = silt_avx2_xchg_take,
+	.next_any = next_any,
+	.next_hole = next_hole,
+};
