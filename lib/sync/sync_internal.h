@@ -20,6 +20,7 @@
  */
 
 struct sync_source;
+struct sync_kvm;
 struct sync_pool;
 
 /* A RAM block. */
@@ -57,11 +58,10 @@ struct sync_slot {
 /* What a kind of source does. What it has no need for is NULL. */
 struct sync_source_ops {
 	const char *kind;
-	/* The member of struct silt_sync_stats that read() counts in (offsetof); 0: it does so
-	 * itself. */
-	size_t step;
-	/* Read everything and deliver it. On error, what could not be read was delivered as dirty.
+	/* offsetof() the member of struct silt_sync_stats for the time of read(); 0: it adds itself
 	 */
+	size_t step;
+	/* Read and deliver. On error, what could not be read was delivered as dirty. */
 	int (*read)(struct sync_source *src);
 	/* A slot comes: an error, with a message, refuses it and leaves the source as it was. */
 	int (*slot_added)(struct sync_source *src, struct sync_slot *slot);
@@ -100,8 +100,8 @@ struct silt_sync {
 		       * SYNC_NOT_COUNTING where no sync runs */
 	struct silt_sync_stats steps; /* of the running sync */
 	struct sync_pool *pool;
-	uint64_t
-		clear_each_ns; /* what a clear costs for each dirty page, as seen of late; atomic */
+	struct sync_kvm *kvm;	/* whose slots have unclean pages, or NULL */
+	uint64_t clear_each_ns; /* of a dirty page that is cleared, as seen of late; atomic */
 	pthread_mutex_t counters;
 	struct silt_sync_stats stats; /* of the last sync, and of all clears */
 };
@@ -133,8 +133,25 @@ void sync_deliver_pages(struct sync_source *src, struct sync_block *block, uint6
 /* For kinds that merge into bitmaps themselves, under the block's lock: @pages for the counts. */
 void sync_count(struct sync_source *src, struct sync_block *block, uint64_t pages);
 
+/* The first of several errors, and what silt_errmsg() said of it. */
+struct sync_failure {
+	int ret;
+	char message[512];
+};
+
+/* @ret of one more attempt, right after it. */
+void sync_note_failure(struct sync_failure *failure, int ret);
+
+/* Return: the first error, with its message; 0. */
+int sync_tell_failure(const struct sync_failure *failure);
+
 /* The block @id, or NULL with a message (-ENOENT). The topology is locked. */
 struct sync_block *sync_block_find(struct silt_sync *s, int id);
+
+/* That, and -ENOENT for a consumer that is not, or -EINVAL for pages that are not the block's. */
+int sync_block_range(struct silt_sync *s, int id, uint64_t first, uint64_t n,
+		     struct sync_block **out);
+int sync_consumer_check(const struct silt_sync *s, int consumer);
 
 /* The source @id of kind @ops, NULL for any, or NULL with a message (-ENOENT). */
 struct sync_source *sync_source_find(struct silt_sync *s, int id,
@@ -155,6 +172,13 @@ int sync_source_attach(struct silt_sync *s, struct sync_source *src, const char 
  */
 void sync_pool_run(struct sync_pool *pool, void (*part)(void *opaque, uint64_t i), void *opaque,
 		   uint64_t nparts);
+
+/*
+ * A place for one more entry of a table of pointers with holes, which may move.
+ *
+ * Return: its index, or -ENOMEM.
+ */
+int sync_table_reserve(void *table, int *n);
 
 /* An array of words that is zero and costs memory only where it is written. NULL: no memory. */
 uint64_t *sync_words_alloc(uint64_t words);
