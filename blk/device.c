@@ -245,6 +245,14 @@ int blk_device_prepare(struct blk_device *dev)
 	return ret;
 }
 
+bool blk_device_enters_by_fd(const struct blk_device *dev)
+{
+	for (unsigned int i = 0; i < dev->nqueues; i++)
+		if (dev->queues[i].engine->entered_by_fd)
+			return true;
+	return false;
+}
+
 void blk_device_destroy(struct blk_device *dev)
 {
 	for (unsigned int i = 0; i < dev->nqueues; i++)

@@ -28,6 +28,9 @@ int blk_device_create(struct blk_device *dev, const struct blk_options *opt);
 /* Make all threads and I/O engines now that queues need later. Return: 0 or -errno. */
 int blk_device_prepare(struct blk_device *dev);
 
+/* Is there an io_uring among them that the kernel, before 5.18, knows by a file descriptor only? */
+bool blk_device_enters_by_fd(const struct blk_device *dev);
+
 /* No backend may be using it. */
 void blk_device_destroy(struct blk_device *dev);
 

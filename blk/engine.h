@@ -48,6 +48,7 @@ struct blk_engine {
 	int control_fd;	     /* an eventfd */
 	struct blk_io *done; /* completed, oldest first */
 	struct blk_io **done_tail;
+	bool entered_by_fd; /* its system calls take a file descriptor of an io_uring */
 };
 
 /* Return: 0, or -errno with silt_errmsg() saying why it cannot be used here. */

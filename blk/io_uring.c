@@ -309,7 +309,7 @@ int blk_uring_create(const struct blk_image *img, int control_fd, struct blk_eng
 		goto exit;
 	/* Both save a lookup for each system call, and are no loss where they fail. */
 	u->fixed_file = io_uring_register_files(&u->ring, &img->fd, 1) == 0;
-	io_uring_register_ring_fd(&u->ring);
+	u->base.entered_by_fd = io_uring_register_ring_fd(&u->ring) != 1;
 	ret = restrict_ring(&u->ring);
 	if (ret < 0)
 		goto exit;

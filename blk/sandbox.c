@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <fcntl.h>
+#include <liburing.h>
 #include <linux/fs.h>
 #include <malloc.h>
 #include <seccomp.h>
@@ -15,7 +16,7 @@
  * A peer or a guest that found a way to run code in this process has the image, the sockets and
  * what it passes in itself. It opens no file, makes no socket, starts no program and no thread,
  * traces no process. Nor does it make an io_uring, whose operations no filter sees: the rings that
- * are there take only those that disks need.
+ * are there take only those that disks need, and no other can be entered.
  */
 
 #define NCALLS(calls) (sizeof(calls) / sizeof((calls)[0]))
@@ -86,9 +87,15 @@ static const struct limited {
 	{SCMP_SYS(ioctl), {1, SCMP_CMP_EQ, BLKZEROOUT, 0}},
 };
 
-static int allow_rings(scmp_filter_ctx filter)
+/*
+ * A thread's own rings have numbers in a table, which is closed. What a monitor passes has a file
+ * descriptor, and kernels before 6.7 let it pass a ring.
+ */
+static int allow_rings(scmp_filter_ctx filter, bool ring_fds)
 {
-	int ret = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(io_uring_enter), 0);
+	int ret = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(io_uring_enter), !ring_fds,
+				   SCMP_A3(SCMP_CMP_MASKED_EQ, IORING_ENTER_REGISTERED_RING,
+					   IORING_ENTER_REGISTERED_RING));
 
 	/* A ring that is closed is first taken from its thread's table, which matters no more. */
 	return ret ? ret
@@ -96,9 +103,9 @@ static int allow_rings(scmp_filter_ctx filter)
 				      0);
 }
 
-static int add_rules(scmp_filter_ctx filter, enum blk_aio aio)
+static int add_rules(scmp_filter_ctx filter, enum blk_aio aio, bool ring_fds)
 {
-	int ret = aio == BLK_AIO_SYNC ? 0 : allow_rings(filter);
+	int ret = aio == BLK_AIO_SYNC ? 0 : allow_rings(filter, ring_fds);
 
 	for (unsigned int i = 0; i < NCALLS(calls) && !ret; i++)
 		ret = seccomp_rule_add(filter, SCMP_ACT_ALLOW, calls[i], 0);
@@ -110,7 +117,7 @@ static int add_rules(scmp_filter_ctx filter, enum blk_aio aio)
 				      SCMP_A0(SCMP_CMP_EQ, getpid()));
 }
 
-static int load(scmp_filter_ctx filter, enum blk_aio aio)
+static int load(scmp_filter_ctx filter, enum blk_aio aio, bool ring_fds)
 {
 	/* A binary tree: the calls of the data path are not to wait for a walk through all rules.
 	 */
@@ -122,7 +129,7 @@ static int load(scmp_filter_ctx filter, enum blk_aio aio)
 	if (!ret)
 		ret = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
 	if (!ret)
-		ret = add_rules(filter, aio);
+		ret = add_rules(filter, aio, ring_fds);
 	return ret ? ret : seccomp_load(filter);
 }
 
@@ -135,7 +142,7 @@ void blk_sandbox_prepare(void)
 	mallopt(M_ARENA_MAX, 1);
 }
 
-int blk_sandbox_enter(enum blk_aio aio)
+int blk_sandbox_enter(enum blk_aio aio, bool ring_fds)
 {
 	scmp_filter_ctx filter;
 	int ret;
@@ -144,7 +151,7 @@ int blk_sandbox_enter(enum blk_aio aio)
 		return silt_err_sys(errno, "new privileges cannot be given up");
 	filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
 	/* It gives no reason, but asks the kernel for the action, which came with 4.14. */
-	ret = filter ? load(filter, aio) : -ENOSYS;
+	ret = filter ? load(filter, aio, ring_fds) : -ENOSYS;
 	seccomp_release(filter);
 	if (ret < 0)
 		return silt_err_sys(-ret, "no sandbox: the system call filter cannot be set up "

@@ -18,9 +18,10 @@ void blk_sandbox_prepare(void);
  * must be there.
  *
  * @aio: without io_uring (BLK_AIO_SYNC) its system calls are given up, too
+ * @ring_fds: rings are entered by file descriptors, which are whatever the monitor passes
  *
  * Return: 0, or -errno. Thread: any.
  */
-int blk_sandbox_enter(enum blk_aio aio);
+int blk_sandbox_enter(enum blk_aio aio, bool ring_fds);
 
 #endif

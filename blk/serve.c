@@ -158,7 +158,7 @@ static int serve_sandboxed(struct blk_device *dev, struct blk_socket *sock, int 
 	ret = blk_device_prepare(dev);
 	/* From here on there are no threads and no rings to be had. */
 	if (!ret)
-		ret = blk_sandbox_enter(dev->disk.aio);
+		ret = blk_sandbox_enter(dev->disk.aio, blk_device_enters_by_fd(dev));
 	if (!ret)
 		ret = serve_socket(dev, sock, signal_fd);
 	blk_remover_finish(&remover);

@@ -101,6 +101,7 @@ ELSEWHERE = {
     "ring_unrestricted",
     "sandbox_escape",
     "sandbox_escape_abi",
+    "sandbox_escape_enter",
     "sandbox_escape_ring",
     "sandbox_escape_sqe",
 }

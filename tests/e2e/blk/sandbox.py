@@ -23,6 +23,7 @@ MUTANTS = sys.argv[-1] == "mutants" and bool(sys.argv.pop())
 SILT = os.path.abspath(sys.argv.pop())
 READ = "snapshot/read/inside/three/*"
 IO_URING_SETUP = 425
+KERNEL = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 22, 38
 
 
@@ -169,7 +170,10 @@ class Sandbox(unittest.TestCase):
 
     @unittest.skipUnless(MUTANTS, "not in a release")
     def test_nothing_gets_out(self):
-        for fault in ("sandbox_escape", "sandbox_escape_ring", "sandbox_escape_abi"):
+        faults = ["sandbox_escape", "sandbox_escape_ring", "sandbox_escape_abi"]
+        if KERNEL >= (5, 18):
+            faults.append("sandbox_escape_enter")
+        for fault in faults:
             for aio in engines():
                 process = self.backend(f"--aio={aio}", SILT_FAULT=fault)
                 self.assertNotEqual(self.check(f"--only={READ}").returncode, 0)
