@@ -142,6 +142,7 @@ int silt_sync_create(const struct silt_sync_options *opt, struct silt_sync **out
 	}
 	init_topology(&s->topology);
 	pthread_mutex_init(&s->running, NULL);
+	pthread_mutex_init(&s->reaping, NULL);
 	pthread_mutex_init(&s->counters, NULL);
 	s->counting = SYNC_NOT_COUNTING;
 	s->clear_each_ns = SYNC_CLEAR_EACH_NS;
@@ -167,6 +168,7 @@ void silt_sync_destroy(struct silt_sync *s)
 	free(s->blocks);
 	sync_pool_destroy(s->pool);
 	pthread_mutex_destroy(&s->counters);
+	pthread_mutex_destroy(&s->reaping);
 	pthread_mutex_destroy(&s->running);
 	pthread_rwlock_destroy(&s->topology);
 	free(s);

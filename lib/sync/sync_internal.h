@@ -13,6 +13,8 @@
  *     topology  (read) syncs, takes, marks; (write) whatever changes blocks, slots, sources,
  *               consumers
  *     running   one sync at a time
+ *     reaping   of the engine: dirty rings, and what was reaped from them. Alone by whoever reaps,
+ *               which may be a vCPU's thread: it waits for no change of the topology
  *     clearing  of a block: one take arms a block's pages at a time
  *     lock      of a slot: what was read from its source and not cleared yet
  *     lock      of a block: its migration bitmaps
@@ -21,6 +23,7 @@
 
 struct sync_source;
 struct sync_kvm;
+struct ring_source;
 struct sync_pool;
 
 /* A RAM block. */
@@ -69,7 +72,7 @@ struct sync_source_ops {
 	void (*slot_removed)(struct sync_source *src, struct sync_slot *slot);
 	/* Whether the block may not move or go. */
 	bool (*watches)(struct sync_source *src, const struct sync_block *block);
-	/* A last read, where there is one, and the end of it. */
+	/* A last read, where there is one, and the end of it: it frees the source and its name. */
 	void (*destroy)(struct sync_source *src);
 };
 
@@ -100,8 +103,10 @@ struct silt_sync {
 		       * SYNC_NOT_COUNTING where no sync runs */
 	struct silt_sync_stats steps; /* of the running sync */
 	struct sync_pool *pool;
-	struct sync_kvm *kvm;	/* whose slots have unclean pages, or NULL */
-	uint64_t clear_each_ns; /* of a dirty page that is cleared, as seen of late; atomic */
+	struct sync_kvm *kvm; /* whose slots have unclean pages, or NULL */
+	pthread_mutex_t reaping;
+	struct ring_source *ring; /* or NULL */
+	uint64_t clear_each_ns;	  /* of a dirty page that is cleared, as seen of late; atomic */
 	pthread_mutex_t counters;
 	struct silt_sync_stats stats; /* of the last sync, and of all clears */
 };
@@ -116,9 +121,10 @@ int sync_options_get(void *to, size_t size, const void *from, const char *what);
 
 /*
  * Bits that a source read of a slot, into all consumers' bitmaps of its block: the @bytes from
- * @from, a byte of the slot, on. A bit stands for 2^@shift bytes; bit 0 for those that hold the
- * slot's first byte, of which @skew come before the slot. Counts for source and block. Takes the
- * block's lock; where bits are kept in the slot, its lock is held by the caller.
+ * @from, a byte of the slot, on. A bit stands for 2^@shift bytes; bit 0 begins @skew bytes before
+ * the slot: any number, and modulo 2^64, so that @bits may begin inside the slot. Counts for source
+ * and block. Takes the block's lock; where bits are kept in the slot, its lock is held by the
+ * caller.
  */
 void sync_deliver(struct sync_source *src, struct sync_slot *slot, const uint64_t *bits,
 		  unsigned int shift, uint64_t skew, uint64_t from, uint64_t bytes);
