@@ -11,8 +11,8 @@
 #include "base/err.h"
 #include "base/mutant.h"
 
-/* So that no sum of offsets and lengths of chunks wraps. */
-#define MAX_BYTES (UINT64_C(1) << 61)
+/* All that a guest can address. No sum of offsets and lengths wraps. */
+#define MAX_BYTES (UINT64_C(1) << 52)
 
 static uint64_t chunk_words(const struct silt_sync *s, uint64_t pages)
 {

@@ -13,7 +13,7 @@ uint64_t *sync_words_alloc(uint64_t words)
 	if (words > SIZE_MAX / sizeof(uint64_t))
 		return NULL;
 	p = mmap(NULL, words * sizeof(uint64_t), PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return p == MAP_FAILED ? NULL : p;
 }
 
