@@ -25,6 +25,12 @@
 /* The group that runs, or 0: also for a thread that ends the program. */
 static pid_t running;
 
+/* The program ends: what that does to the backend is nothing to be told. */
+static bool ending;
+
+/* Our children's numbers before the first backend was started: they are none of its. */
+static char *elders;
+
 int64_t check_process_now_ms(void)
 {
 	struct timespec now;
@@ -161,6 +167,69 @@ static int spawn_heard(struct check_target *t, char **argv)
 	return err;
 }
 
+/* ---- What left the group ----------------------------------------------------------------------
+ */
+
+/* Our children's numbers, with a blank behind each. Return: NULL if the kernel does not tell. */
+static char *list_children(void)
+{
+	char path[64], *list = NULL;
+	size_t size = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
+	f = fopen(path, "re");
+	if (!f)
+		return NULL;
+	if (getline(&list, &size, f) < 0 && list)
+		*list = '\0';
+	fclose(f);
+	return list;
+}
+
+static bool is_listed(const char *list, pid_t pid)
+{
+	char *end;
+	long one;
+
+	while ((one = strtol(list, &end, 10)) && one != pid)
+		list = end;
+	return one;
+}
+
+/* Return: 0 if there is none. */
+static pid_t find_stray(void)
+{
+	char *list = list_children(), *at = list;
+	pid_t pid = 0;
+
+	while (at && (pid = strtol(at, &at, 10)) && is_listed(elders, pid))
+		;
+	free(list);
+	return pid;
+}
+
+/* A daemon's children are not in the backend's group, but become ours when their parents end. */
+static void adopt_orphans(void)
+{
+	if (!elders && !prctl(PR_SET_CHILD_SUBREAPER, 1))
+		elders = list_children();
+}
+
+static void end_strays(void)
+{
+	int64_t deadline = check_process_now_ms() + END_MS;
+	pid_t pid;
+
+	while (elders && (pid = find_stray()) && check_process_now_ms() < deadline) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+}
+
+/* ---- Start and end ----------------------------------------------------------------------------
+ */
+
 int check_process_start(struct check_target *t)
 {
 	char **argv = build_argv(t);
@@ -168,6 +237,7 @@ int check_process_start(struct check_target *t)
 
 	if (!argv)
 		return silt_err_sys(ENOMEM, "cannot start the backend");
+	adopt_orphans();
 	unlink(t->socket_path);
 	t->ended = t->served = false;
 	err = spawn_heard(t, argv);
@@ -184,6 +254,7 @@ static void forget(struct check_target *t)
 	__atomic_store_n(&running, 0, __ATOMIC_RELEASE);
 	/* Whatever it started, and left behind, ends too. */
 	kill(-t->pid, SIGKILL);
+	end_strays();
 	if (t->pidfd >= 0)
 		close(t->pidfd);
 	t->pidfd = -1;
@@ -193,6 +264,8 @@ static void forget(struct check_target *t)
 
 void check_process_reap(struct check_target *t)
 {
+	while (__atomic_load_n(&ending, __ATOMIC_ACQUIRE))
+		pause();
 	if (t->pid && waitpid(t->pid, &t->status, WNOHANG) == t->pid)
 		forget(t);
 }
@@ -210,8 +283,12 @@ void check_process_signal(int sig)
 {
 	pid_t group = __atomic_load_n(&running, __ATOMIC_ACQUIRE);
 
-	if (group)
-		kill(-group, sig);
+	if (!group)
+		return;
+	__atomic_store_n(&ending, sig == SIGKILL, __ATOMIC_RELEASE);
+	kill(-group, sig);
+	if (sig == SIGKILL)
+		end_strays();
 }
 
 bool check_process_terminate(struct check_target *t, int timeout_ms)

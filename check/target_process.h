@@ -8,13 +8,17 @@
 
 /*
  * The backend as a child process, in a process group of its own so that what it starts ends with
- * it. If this process dies, so does the backend.
+ * it. What leaves the group, as daemons do, is handed to this process by the kernel and ended, too.
+ * If this process dies, so does the backend.
  */
 
 /* Return: 0 or -errno. What it prints goes to t->output. */
 int check_process_start(struct check_target *t);
 
-/* To all of it, if it runs. Thread: any. */
+/*
+ * To all of it, if it runs. Thread: any, as long as no other begins to start one. With SIGKILL the
+ * program has to end: a thread that looks at the backend again waits for ever.
+ */
 void check_process_signal(int sig);
 
 /* Notice if it has ended by itself. */

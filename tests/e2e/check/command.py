@@ -246,10 +246,11 @@ class Check(unittest.TestCase):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             # It may be ignored here, under nohup or in the background of a shell.
             signal.signal(number, signal.SIG_DFL)
-            # What the backend has started holds the fifo open as long as it lives.
+            # What the backend has started holds the fifo open as long as it lives, as a daemon, too.
             check = subprocess.Popen([SILT, "check", f"--json={self.report}", "--", "sh", "-c",
-                                      f"trap '' TERM; tail -f /dev/null 3>{fifo}; exit",
-                                      "{socket}", "{image}"],
+                                      "trap '' TERM; setsid tail -f /dev/null 3>$2 & "
+                                      "tail -f /dev/null 3>$2; exit", "sh",
+                                      "{socket}", str(fifo)],
                                      env={**os.environ, "TMPDIR": str(self.tmp)},
                                      text=True, stderr=subprocess.PIPE)
             with open(fifo, "rb") as alive:
