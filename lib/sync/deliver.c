@@ -43,8 +43,10 @@ static uint64_t merge(const struct delivery *d, uint64_t *map, uint64_t base, ui
 static uint64_t count_all(const struct delivery *d, uint64_t start, uint64_t end)
 {
 	uint64_t scratch[SCRATCH_PAGES / 64], page_mask = (UINT64_C(1) << d->page_shift) - 1;
-	uint64_t count = 0, base, next;
+	uint64_t count = 0, base, next, src = start + d->apart;
 
+	if (d->shift == d->page_shift && !((start | src | end) & page_mask))
+		return silt_bitmap_count(d->bits, src >> d->shift, (end - start) >> d->shift);
 	for (; start < end; start = next) {
 		base = start & ~page_mask;
 		next = base + (SCRATCH_PAGES << d->page_shift);

@@ -13,6 +13,9 @@
 #include "sync/clear.h"
 #include "sync/pool.h"
 
+/* Bytes that a caller of any age may give: more is no size. */
+#define MAX_OPTIONS 4096
+
 #define MIN_PAGE_SHIFT	12
 #define MAX_PAGE_SHIFT	21
 #define MAX_THREADS	64
@@ -57,9 +60,9 @@ int sync_options_get(void *to, size_t size, const void *from, const char *what)
 	if (!from)
 		return silt_err(EINVAL, "no options of %s", what);
 	memcpy(&given, from, sizeof(given));
-	if (given < sizeof(given))
-		return silt_err(EINVAL, "options of %s have a size of %zu bytes, at least %zu",
-				what, given, sizeof(given));
+	if (given < sizeof(given) || given > MAX_OPTIONS)
+		return silt_err(EINVAL, "options of %s have a size of %zu bytes, not %zu to %u",
+				what, given, sizeof(given), MAX_OPTIONS);
 	if (!all_zero(from, size, given))
 		return silt_err(EINVAL,
 				"options of %s, %zu bytes, have more set than the first %zu", what,
@@ -228,9 +231,7 @@ static void publish_steps(struct silt_sync *s)
 	pthread_mutex_unlock(&s->counters);
 }
 
-/* Pages are read behind the fence, marks were taken before it: what was stored ahead of a mark is
- * seen.
- */
+/* Marks are taken ahead of the fence, pages are read behind it: what came before a mark is seen. */
 static int64_t run(struct silt_sync *s, int consumer)
 {
 	uint64_t start = sync_now_ns();

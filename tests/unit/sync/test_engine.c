@@ -340,6 +340,8 @@ static void test_discard(void **state)
 	assert_int_equal(silt_sync_run(s, a), 0);
 	assert_int_equal(silt_sync_dirty(s, a, block, 100, 300), 0);
 	assert_int_equal(take_all(s, b, block), 64);
+	for (page = 0; page < 640; page++)
+		assert_false(fake_dirty(&f, 0, page));
 	assert_null(f.wrong);
 	silt_sync_destroy(s);
 	fake_free(&f);

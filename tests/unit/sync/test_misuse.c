@@ -88,6 +88,8 @@ static void test_sizes(void **state)
 	silt_sync_destroy(made);
 	newer.opt.size = 0;
 	refused(silt_sync_create(&newer.opt, &made), EINVAL);
+	newer.opt.size = SIZE_MAX;
+	refused(silt_sync_create(&newer.opt, &made), EINVAL);
 	assert_int_equal(silt_sync_stats(s, &stats.stats), 0);
 	assert_int_equal(stats.stats.size, sizeof(stats));
 	assert_int_equal(stats.more, 0);
