@@ -424,7 +424,7 @@ static void print_verdict(struct check_terminal *t, const struct check_totals *t
 		text = "no scenario applies to this backend";
 	else if (verdict == CHECK_FAIL && totals->missed_pages)
 		text = "the backend changed pages without logging them; a migration would lose them";
-	else if (verdict == CHECK_FAIL && is_hostile(t))
+	else if (verdict == CHECK_FAIL && is_hostile(t) && totals->count[CHECK_FAIL])
 		text = "a frontend or a guest can make the backend hang, crash or write where it may "
 		       "not";
 	else if (verdict == CHECK_FAIL)

@@ -143,6 +143,30 @@ static void marks_after_a_restart_are_counted_apart(void **state)
 				    "4000 marked in case after a restart\n"));
 }
 
+/* That a case could not be made says nothing bad of what the backend stands. */
+static void an_error_is_no_verdict(void **state)
+{
+	FILE *to_out = tmpfile();
+	struct check_terminal_options opt = {.out = to_out};
+	struct check_outcome stood = {
+		.name = "a", .mode = "hostile", .verdict = CHECK_REFUSED, .reason = "r"};
+	struct check_outcome error = {
+		.name = "b", .mode = "hostile", .result = CHECK_ERROR, .reason = "r"};
+	struct check_totals totals = {.count = {[CHECK_PASS] = 1, [CHECK_ERROR] = 1}};
+	struct check_terminal *t;
+	struct check_reporter r;
+
+	(void)state;
+	assert_int_equal(check_terminal_create(&opt, &t), 0);
+	r = check_terminal_entry(t);
+	r.outcome(r.arg, &stood);
+	r.outcome(r.arg, &error);
+	assert_int_equal(check_terminal_finish(t, &totals), 0);
+	check_terminal_destroy(t);
+	slurp(to_out, out, sizeof(out));
+	assert_non_null(strstr(out, "FAIL: the backend did not do what it was asked\n"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -150,6 +174,7 @@ int main(void)
 		cmocka_unit_test(no_terminal_no_progress),
 		cmocka_unit_test(colour_only_adds_escapes),
 		cmocka_unit_test(marks_after_a_restart_are_counted_apart),
+		cmocka_unit_test(an_error_is_no_verdict),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
