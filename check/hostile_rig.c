@@ -331,6 +331,9 @@ void check_hostile_hear(struct check_hostile *h, const struct silt_vhost_msg *ms
 		if (rx.msg.hdr.request == msg->hdr.request)
 			seen = says_no(msg, &rx.msg) ? CHECK_REFUSED : CHECK_CORRECT;
 		silt_vhost_rx_discard(&rx);
+		/* Others may come for ever. */
+		if (check_process_now_ms() >= deadline)
+			break;
 	}
 	silt_vhost_rx_discard(&rx);
 	if (h->closed)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backends that are busy with the end of a connection when the next one comes. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -131,11 +132,41 @@ static void test_but_not_for_ever(void **state)
 	assert_true(b.closed > 1);
 }
 
+/* A call that is always there, and no completion. */
+static void test_calls_for_nothing_are_not_waited_for(void **state)
+{
+	static const struct check_scenario usual;
+	struct check_target target = {.pidfd = -1};
+	struct check_places places = {0};
+	struct check_random random = check_random_named(1, "calls");
+	struct check_guest guest;
+	struct check_session s = {
+		.target = &target, .guest = &guest, .places = &places, .timeout_ms = 20};
+	int ends[2], zero = open("/dev/zero", O_RDONLY);
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	assert_int_equal(silt_frontend_create(ends[0], s.timeout_ms, &s.f), 0);
+	assert_int_equal(check_guest_create(&guest), 0);
+	check_guest_reset(&guest, &random);
+	assert_int_equal(check_session_make_rings(&s, &usual), 0);
+	assert_int_equal(dup2(zero, s.queue[0].call), s.queue[0].call);
+	s.queue[0].added++;
+	assert_int_equal(check_session_wait(&s), -EPROTO);
+	assert_non_null(strstr(s.error, "no completion within 20 ms"));
+	check_session_close(&s, false);
+	check_places_free(&places);
+	check_guest_destroy(&guest);
+	close(ends[1]);
+	close(zero);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_busy_backend_is_tried_again),
 		cmocka_unit_test(test_but_not_for_ever),
+		cmocka_unit_test(test_calls_for_nothing_are_not_waited_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
