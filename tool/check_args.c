@@ -358,11 +358,24 @@ static bool endangers_others(const struct check_options *opt)
 	return opt->target != CHECK_TARGET_SELF;
 }
 
+/* Return: the option that wants something written, or NULL. */
+static const char *wanted(const struct parser *p)
+{
+	return p->args->json	    ? "--json"
+	       : p->args->opt.trace ? "--trace"
+	       : p->args->opt.keep  ? "--keep"
+	       : p->write_baseline  ? "--write-baseline"
+				    : NULL;
+}
+
 static void take_whole(struct parser *p)
 {
 	struct check_args *args = p->args;
 
-	if (!p->target && !args->list) {
+	if (args->list && wanted(p)) {
+		p->status = tool_usage_error(CMD, "--list runs nothing, and %s writes what was run",
+					     wanted(p));
+	} else if (!p->target && !args->list) {
 		fprintf(stderr, "silt check: no backend to check. For example:\n%s", examples);
 		fputs("Try 'silt check --help'.\n", stderr);
 		p->status = TOOL_USAGE;

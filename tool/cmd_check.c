@@ -144,8 +144,8 @@ static int make_run(struct run *run)
 	if (check_run(&run->args->opt, &entry, &engine) < 0)
 		return report_unreachable(run);
 	if (only && !run->report.selected)
-		return tool_usage_error(CMD, "--only=%s: no scenario has such a name, see --list",
-					only);
+		return tool_usage_error(CMD, "--only=%s: no scenario%s has such a name, see --list",
+					only, run->args->opt.quick ? " of --quick" : "");
 	run->report.totals.seconds = engine.seconds;
 	if (check_terminal_finish(run->terminal, &run->report.totals) < 0)
 		return environment_error();

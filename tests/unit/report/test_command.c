@@ -220,6 +220,10 @@ static void misuses_name_value_and_bound(void **state)
 		{{"qemu-storage-daemon"}, {"'qemu-storage-daemon'", "after --"}},
 		{{"--", "backend"}, {"{socket}"}},
 		{{"--quick", "--"}, {"no command"}},
+		{{"--list", "--json=x"}, {"--list", "--json"}},
+		{{"--list", "--self-test", "--trace=x"}, {"--list", "--trace"}},
+		{{"--list", "--keep"}, {"--list", "--keep"}},
+		{{"--list", "--baseline=x", "--write-baseline"}, {"--list", "--write-baseline"}},
 	};
 
 	(void)state;
@@ -263,7 +267,7 @@ static void options_reach_the_engine(void **state)
 				    "--timeout=20ms", "--time=2s", "--trace=t", "--keep", "--quick",
 				    "--allow-writes", "--ignore=data,bookkeeping", NULL),
 			 TOOL_USAGE); /* nothing matched */
-	expect_in(err, "--only=a*");
+	expect_in(err, "--only=a*: no scenario of --quick has such a name");
 	assert_int_equal(fake.asked.target, CHECK_TARGET_CONNECT);
 	assert_string_equal(fake.asked.path, "/x");
 	assert_string_equal(fake.asked.only, "a*");
