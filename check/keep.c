@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -92,6 +93,25 @@ static int write_region(const char *dir, const struct check_guest_region *r)
 	return ret < 0 ? ret : write_memory(dir, r, "after", r->before, r->after);
 }
 
+static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *where)
+{
+	(void)st;
+	(void)flag;
+	(void)where;
+	return remove(path);
+}
+
+/* What an earlier run kept of the same scenario is not to be taken for this one's. */
+static void remove_earlier(const char *scenario)
+{
+	char dir[PATH_LEN];
+	unsigned int i = 0;
+
+	do
+		snprintf(dir, sizeof(dir), KEEP_DIR "/%s/span-%u", scenario, ++i);
+	while (!nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS));
+}
+
 int check_keep_span(struct check_trial *run)
 {
 	const struct check_guest *g = run->env->guest;
@@ -100,6 +120,8 @@ int check_keep_span(struct check_trial *run)
 
 	if (!run->env->keep)
 		return 0;
+	if (!run->kept)
+		remove_earlier(run->scenario->name);
 	snprintf(dir, sizeof(dir), KEEP_DIR "/%s/span-%u/", run->scenario->name, ++run->kept);
 	ret = make_dirs(dir);
 	if (ret == 0)

@@ -19,6 +19,41 @@ import unittest
 SILT = os.path.abspath(sys.argv.pop())
 SOME = "snapshot/read/inside/three/*"
 IMAGE_BYTES = 64 << 20
+# silt blk, but its log is not the one that it was given.
+DEAF = """
+import os, select, socket, subprocess, sys
+silt, path, image = sys.argv[1:]
+def deafen(fd):
+    if "silt-check-log" not in os.readlink(f"/proc/self/fd/{fd}"):
+        return fd
+    other = os.memfd_create("other")
+    os.truncate(other, os.fstat(fd).st_size)
+    os.close(fd)
+    return other
+def forward(source, to):
+    data, fds, _, _ = socket.recv_fds(source, 4096, 8)
+    fds = [deafen(fd) for fd in fds]
+    if data:
+        socket.send_fds(to, [data], fds)
+    for fd in fds:
+        os.close(fd)
+    return data
+l = socket.socket(socket.AF_UNIX)
+l.bind(path)
+l.listen()
+while True:
+    front, _ = l.accept()
+    back, its = socket.socketpair()
+    blk = subprocess.Popen([silt, "blk", f"--fd={its.fileno()}", f"--blk-file={image}"],
+                           pass_fds=[its.fileno()])
+    its.close()
+    while all(forward(s, back if s is front else front)
+              for s in select.select([front, back], [], [])[0]):
+        pass
+    front.close()
+    back.close()
+    blk.wait()
+"""
 
 
 class Check(unittest.TestCase):
@@ -208,6 +243,24 @@ class Check(unittest.TestCase):
         (self.dir / "silt-check-keep").touch()
         done = self.check("--self-test", f"--only={SOME}", "--keep", status=3, cwd=self.dir)
         self.assertIn("cannot keep anything in silt-check-keep", done.stderr)
+
+    def spans(self):
+        return sorted(p.relative_to(self.dir) for p in self.dir.glob("silt-check-keep/**/span-*"))
+
+    def test_what_was_kept_before_is_replaced(self):
+        (self.dir / "deaf.py").write_text(DEAF)
+        command = ["--", sys.executable, "deaf.py", SILT, "{socket}", "{image}"]
+        again = ["--keep", "--only=snapshot/read/straddle/three/log-late", *command]
+        self.check(*again, status=1, cwd=self.dir)
+        spans = self.spans()
+        self.assertEqual([s.name for s in spans], [f"span-{i + 1}" for i in range(len(spans))])
+        old = self.dir / spans[0].with_name(f"span-{len(spans) + 1}")
+        other = self.dir / "silt-check-keep" / "snapshot" / "other" / "span-1"
+        for path in old, other:
+            path.mkdir(parents=True)
+            (path / "log").touch()
+        self.check(*again, status=1, cwd=self.dir)
+        self.assertEqual(self.spans(), sorted([*spans, other.relative_to(self.dir)]))
 
     def test_no_room_for_a_disk(self):
         limit = 12345678  # not between two writes
