@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef TESTS_E2E_SYNC_BROKEN_H
+#define TESTS_E2E_SYNC_BROKEN_H
+
+#include "world.h"
+
+/* A silt_sync_ioctl_fn for a world in which it does what w->broken says. */
+int broken_ioctl(void *opaque, int fd, unsigned long request, void *arg);
+
+/* BREAK_RING: before rings are emptied. */
+void broken_ring(struct world *w);
+
+#endif
