@@ -122,6 +122,12 @@ static const struct family_table families[FAMILIES] = {
 				       [AXIS_QUEUES] = BIT(QUEUES_1) | BIT(QUEUES_2),
 				       [AXIS_INDEX] = ALL(2),
 				       [AXIS_KILLS] = ALL(2)}},
+	/* With an event index, nothing but completions marks the page of the used index. */
+	[FAMILY_AIMED] = {.name = "shadow/aimed",
+			  .mode = "shadow",
+			  .known_by = BIT(AXIS_RING),
+			  .values = {[AXIS_RING] = BIT(RING_INDEX) | BIT(RING_EVENT),
+				     [AXIS_EVENT_IDX] = BIT(EVENT_IDX_ON)}},
 };
 
 const char *check_family_name(enum check_family family)

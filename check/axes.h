@@ -20,6 +20,7 @@ enum check_family {
 	FAMILY_MIGRATION, /* the order of messages in a migration */
 	FAMILY_SHADOW,	  /* requests and the harvest at the same time */
 	FAMILY_RESTART,	  /* the backend is killed, and goes on */
+	FAMILY_AIMED,	  /* the harvest comes just when the used index is stored */
 	FAMILIES,
 };
 

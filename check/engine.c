@@ -169,7 +169,7 @@ static void count_pages(const struct check_trial *run, struct check_outcome *o)
 	uint64_t page, n = c->npages;
 
 	o->changed = silt_bitmap_count(c->changed, 0, n);
-	if (run->scenario->family == FAMILY_SHADOW)
+	if (run->scenario->family == FAMILY_SHADOW || run->scenario->family == FAMILY_AIMED)
 		o->stale = o->npages;
 	else
 		o->missed = o->npages;

@@ -118,6 +118,11 @@ static const struct choice restarts[][7] = {
 	{{AXIS_KILL, KILL_USED}, {AXIS_RING, RING_INDEX}, {AXIS_EVENT_IDX, EVENT_IDX_ON}, END},
 };
 
+static const struct choice aimed[][7] = {
+	{{AXIS_RING, RING_INDEX}, END},
+	{{AXIS_RING, RING_EVENT}, END},
+};
+
 static const struct {
 	const struct choice (*v)[7];
 	unsigned int n;
@@ -126,6 +131,7 @@ static const struct {
 	[FAMILY_MIGRATION] = {migrations, sizeof(migrations) / sizeof(migrations[0])},
 	[FAMILY_SHADOW] = {shadows, sizeof(shadows) / sizeof(shadows[0])},
 	[FAMILY_RESTART] = {restarts, sizeof(restarts) / sizeof(restarts[0])},
+	[FAMILY_AIMED] = {aimed, sizeof(aimed) / sizeof(aimed[0])},
 };
 
 struct generator {

@@ -297,10 +297,9 @@ static void describe_rings(struct check_trial *run)
 static int run_connected(struct check_trial *run, const struct check_random *random)
 {
 	static int (*const families[FAMILIES])(struct check_trial *) = {
-		[FAMILY_SNAPSHOT] = check_snapshot_run,
-		[FAMILY_MIGRATION] = check_migration_run,
-		[FAMILY_SHADOW] = check_shadow_run,
-		[FAMILY_RESTART] = check_restart_run,
+		[FAMILY_SNAPSHOT] = check_snapshot_run, [FAMILY_MIGRATION] = check_migration_run,
+		[FAMILY_SHADOW] = check_shadow_run,	[FAMILY_RESTART] = check_restart_run,
+		[FAMILY_AIMED] = check_aimed_run,
 	};
 	int ret;
 

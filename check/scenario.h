@@ -7,6 +7,7 @@
 #include "check/axes.h"
 #include "check/blk.h"
 #include "check/compare.h"
+#include "check/harvester.h"
 #include "check/session.h"
 #include "check/target.h"
 
@@ -116,10 +117,14 @@ int check_trial_keep_busy(struct check_trial *run, unsigned int n);
 /* @n requests for each queue, awaited. */
 int check_trial_work(struct check_trial *run, unsigned int n);
 
+/* Shadow mode: after the last pass with the rings stopped, the harvester's copy is memory. */
+int check_shadow_compare(struct check_trial *run, const struct check_harvester *h);
+
 /* Families of scenarios. */
 int check_snapshot_run(struct check_trial *run);
 int check_migration_run(struct check_trial *run);
 int check_shadow_run(struct check_trial *run);
+int check_aimed_run(struct check_trial *run);
 int check_restart_run(struct check_trial *run);
 
 #endif

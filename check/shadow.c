@@ -301,6 +301,19 @@ static int work(struct shadow *s)
 	return ret < 0 ? ret : load(s);
 }
 
+int check_shadow_compare(struct check_trial *run, const struct check_harvester *h)
+{
+	int ret;
+
+	silt_bitmap_clear_range(run->marked, 0, run->compare->npages);
+	ret = check_trial_end_span(run, check_compare_shadow);
+	check_compare_marked(run->compare, h->ever);
+	/* Whatever came too late has come by the next answer. */
+	if (ret == 0)
+		ret = check_session_barrier(&run->session);
+	return ret < 0 ? ret : check_trial_end_span(run, check_compare_late);
+}
+
 /* The last pass comes after the rings were stopped; then the copy must be memory. */
 static int finish(struct shadow *s)
 {
@@ -313,13 +326,7 @@ static int finish(struct shadow *s)
 	if (check_harvester_pass(&s->harvester) < 0)
 		return check_trial_internal(run);
 	retire(s);
-	silt_bitmap_clear_range(run->marked, 0, run->compare->npages);
-	ret = check_trial_end_span(run, check_compare_shadow);
-	check_compare_marked(run->compare, s->harvester.ever);
-	/* Whatever came too late has come by the next answer. */
-	if (ret == 0)
-		ret = check_session_barrier(&run->session);
-	return ret < 0 ? ret : check_trial_end_span(run, check_compare_late);
+	return check_shadow_compare(run, &s->harvester);
 }
 
 static unsigned int depth(const struct shadow *s)

@@ -11,7 +11,25 @@
  */
 #ifdef SILT_MUTANTS
 bool silt_mutant(const char *kind);
-#define SILT_FAULT(kind) __builtin_expect(silt_mutant(#kind), false)
+
+/* Each place asks once: some faults show only if there is no time between two instructions. */
+static inline bool silt_mutant_at(signed char *known, const char *kind)
+{
+	signed char is = __atomic_load_n(known, __ATOMIC_RELAXED);
+
+	if (!is) {
+		is = silt_mutant(kind) ? 1 : -1;
+		__atomic_store_n(known, is, __ATOMIC_RELAXED);
+	}
+	return is > 0;
+}
+
+#define SILT_FAULT(kind)                                         \
+	__builtin_expect(({                                      \
+				 static signed char known_;      \
+				 silt_mutant_at(&known_, #kind); \
+			 }),                                     \
+			 false)
 #else
 #define SILT_FAULT(kind) false
 #endif
