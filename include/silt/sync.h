@@ -145,7 +145,8 @@ SILT_API int silt_sync_slot_remove(struct silt_sync *s, int slot);
 
 /**
  * silt_sync_consumer_add() - one more set of migration bitmaps
- * @dirty: whether all pages start dirty (a migration), or none does (a measurement)
+ * @dirty: whether all pages start dirty (a migration), or none does (a measurement) but those that
+ *         KVM reported and no take has cleared yet: stores to them go unnoticed until then
  *
  * Return: the consumer's id, from 0 on, below SILT_SYNC_MAX_CONSUMERS; -E2BIG too many. Blocks:
  * while syncs and takes run.

@@ -3,8 +3,9 @@
 
 #include <silt/bitmap.h>
 
+#include "base/bitmap_granule.h"
 #include "base/err.h"
-#include "sync/sync_internal.h"
+#include "sync/kvm.h"
 
 int sync_consumer_check(const struct silt_sync *s, int consumer)
 {
@@ -48,6 +49,23 @@ static int alloc_bits(struct silt_sync *s, int consumer, bool dirty)
 	return 0;
 }
 
+/* A store to a page that KVM reported and nobody cleared since goes unnoticed until it is. */
+static void deliver_unclean(struct silt_sync *s, int consumer)
+{
+	struct silt_bitmap_at to = {.shift = s->opt.page_shift}, from = {.shift = s->kvm->shift};
+	struct sync_slot *slot;
+	int i;
+
+	for (i = 0; i < s->nslots; i++) {
+		slot = s->slots[i];
+		if (!slot || !slot->unclean)
+			continue;
+		to.byte = slot->is.offset;
+		silt_bitmap_merge_scaled(slot->block->bits[consumer], to, slot->unclean, from,
+					 slot->is.bytes);
+	}
+}
+
 static int add(struct silt_sync *s, bool dirty)
 {
 	int i = 0, ret;
@@ -61,6 +79,8 @@ static int add(struct silt_sync *s, bool dirty)
 		free_bits(s, i);
 		return ret;
 	}
+	if (s->kvm)
+		deliver_unclean(s, i);
 	s->consumers[i] = true;
 	return i;
 }
