@@ -7,8 +7,8 @@
 #include "base/mutant.h"
 #include "sync/sync_internal.h"
 
-/* Pages of a large merge that a thread does at a time: 1 MiB of bitmap. */
-#define PART_PAGES (UINT64_C(1) << 23)
+/* Pages of a large merge that a thread does at a time: 256 KiB of bitmap. */
+#define PART_PAGES (UINT64_C(1) << 21)
 
 /* Pages that are counted at a time where they are not counted in a consumer's bitmap. */
 #define SCRATCH_PAGES UINT64_C(32768)
