@@ -143,8 +143,8 @@ static void test_no_stale_page(void **state)
 	}
 	for (i = 0; i < DEVICES; i++)
 		pthread_join(devices[i].thread, NULL);
-	print_message("%llu marks, %llu syncs among them\n",
-		      (unsigned long long)(PAGES * DEVICES * PASSES), (unsigned long long)syncs);
+	printf("%llu marks, %llu syncs among them\n",
+	       (unsigned long long)(PAGES * DEVICES * PASSES), (unsigned long long)syncs);
 	pthread_barrier_destroy(&r.start);
 	silt_sync_destroy(r.s);
 	close(r.log_fd);

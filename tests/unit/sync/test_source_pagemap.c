@@ -37,7 +37,7 @@ static void watch(struct memory *m)
 
 	m->source = silt_sync_add_pagemap(m->s, &opt);
 	if (m->source == -EOPNOTSUPP || m->source == -EPERM) {
-		print_message("%s\n", silt_errmsg());
+		printf("%s\n", silt_errmsg());
 		skip();
 	}
 	if (m->source < 0)
