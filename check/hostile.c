@@ -152,7 +152,7 @@ static void prove_that_it_serves(struct check_hostile *h)
 	/* Some backends end with a connection that fails; then the next one is to serve. */
 	if (!serves && ended_by_itself(t))
 		serves = try_proof(h, why);
-	if (!serves && !crashed(h, "afterwards"))
+	if (!serves && !crashed(h, "by the time of the next connection"))
 		check_hostile_saw(h, CHECK_HUNG, "the backend serves no more: %s", why);
 }
 
