@@ -192,7 +192,7 @@ static void trace(const struct check_hostile *h, const struct silt_vhost_msg *ms
 	char line[1024];
 
 	if (h->env->trace)
-		fprintf(h->env->trace, "%c %s\n", reply ? '<' : '>',
+		fprintf(h->env->trace, "%s\n",
 			silt_vhost_msg_format(msg, reply, line, sizeof(line)));
 }
 

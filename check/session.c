@@ -84,8 +84,7 @@ static void trace_message(void *arg, const struct silt_vhost_msg *msg, bool from
 {
 	char line[1024];
 
-	fprintf(arg, "%c %s\n", from_backend ? '<' : '>',
-		silt_vhost_msg_format(msg, from_backend, line, sizeof(line)));
+	fprintf(arg, "%s\n", silt_vhost_msg_format(msg, from_backend, line, sizeof(line)));
 }
 
 /* The first words; @doing gets the request that they end with. */

@@ -348,6 +348,8 @@ class Check(unittest.TestCase):
         self.check("--self-test", f"--only={SOME}", f"--trace={trace}", status=0)
         for word in ("SET_LOG_BASE", "SET_VRING_ADDR", "GET_VRING_BASE"):
             self.assertIn(word, trace.read_text())
+        for line in trace.read_text().splitlines():
+            self.assertRegex(line, r"^(# snapshot/|-> [A-Z]|<- [A-Z])")
         done = self.check("--self-test", f"--only={SOME}", "--trace=/dev/full", status=3)
         self.assertIn("/dev/full", done.stderr)
 
