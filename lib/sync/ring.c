@@ -34,8 +34,12 @@ static void note_odd(struct ring_source *r, const struct ring_odd *entry)
  */
 static void note_stranger(struct ring_source *r, const struct ring_odd *entry)
 {
-	if (find_stranger(r, entry->number))
+	struct ring_stranger *known = find_stranger(r, entry->number);
+
+	if (known) {
+		known->told = false;
 		return;
+	}
 	if (r->nstrangers < RING_MAX_STRANGERS) {
 		r->strangers[r->nstrangers++] = (struct ring_stranger){.entry = *entry};
 		return;
