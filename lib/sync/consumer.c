@@ -43,8 +43,11 @@ static int alloc_bits(struct silt_sync *s, int consumer, bool dirty)
 					"no memory for a bitmap of %" PRIu64
 					" pages of RAM block %s",
 					block->pages, block->name);
+		/* Either way each page of the bitmap is written to: no sync waits for memory. */
 		if (dirty)
 			silt_bitmap_set_range(block->bits[consumer], 0, block->pages);
+		else
+			silt_bitmap_clear_range(block->bits[consumer], 0, block->pages);
 	}
 	return 0;
 }

@@ -53,12 +53,18 @@ static void *work(void *arg)
 	return NULL;
 }
 
+/* The caller does a part itself: no more workers are called than there are parts left. */
 static void open_job(struct sync_pool *pool)
 {
+	uint64_t calls = pool->nparts - 1;
+
+	if (calls > pool->nworkers)
+		calls = pool->nworkers;
 	pthread_mutex_lock(&pool->lock);
 	pool->open = true;
 	pool->job++;
-	pthread_cond_broadcast(&pool->work);
+	while (calls--)
+		pthread_cond_signal(&pool->work);
 	pthread_mutex_unlock(&pool->lock);
 }
 
