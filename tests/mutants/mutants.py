@@ -117,9 +117,9 @@ EXTRA = {"over_log"}
 def kinds(source):
     """SILT_FAULT(kind) in the sources of what a backend is made of, and those that go together."""
     found = set()
-    for room in ("lib", "blk"):
+    for room in ("lib/base", "lib/log", "lib/virtq", "lib/vhost", "blk"):
         for path in sorted((source / room).rglob("*.[ch]")):
-            if path.name != "mutant.h" or room != "lib":
+            if path.name != "mutant.h" or room != "lib/base":
                 found |= set(re.findall(r"SILT_FAULT\((\w+)\)", path.read_text()))
     return sorted(found | {fault for fault in RESTARTS if set(fault.split(",")) <= found})
 
