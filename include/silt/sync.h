@@ -211,7 +211,10 @@ struct silt_sync_ring {
  * A sync reaps all rings; between syncs whoever sees KVM_EXIT_DIRTY_RING_FULL calls
  * silt_sync_ring_reap(). The engine keeps what was reaped, in one bitmap for each logged slot.
  *
- * Return: the source's id. Blocks: while syncs and takes run.
+ * A logged slot's gpa and bytes must be multiples of the host's page. At most one such source for
+ * each engine. With bitmaps, KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 must be off: no clear follows.
+ *
+ * Return: the source's id; -EEXIST there is one. Blocks: while syncs and takes run.
  * Source: Linux Documentation/virt/kvm/api.rst, KVM_CAP_DIRTY_LOG_RING.
  */
 SILT_API int silt_sync_add_ring(struct silt_sync *s, const struct silt_sync_ring *opt);
@@ -222,8 +225,11 @@ SILT_API int silt_sync_ring_add_vcpu(struct silt_sync *s, int source, int vcpu_f
 /**
  * silt_sync_ring_reap() - empty all rings into the engine and have KVM protect the pages again
  *
- * Return: entries reaped; -errno of KVM_RESET_DIRTY_RINGS. An entry that names no slot or lies
- * beyond its end is counted as an error of the next sync. Blocks: while another reaps.
+ * Return: entries reaped; -errno of KVM_RESET_DIRTY_RINGS: the next one tries that again, and their
+ * pages are reported by every sync until it works. An entry that lies beyond its slot's end is an
+ * error of the next sync (-EPROTO), as is one that names a slot which is not there or not logged:
+ * unless that one comes before, all of it dirty. Blocks: while another reaps, a sync among them;
+ * not while slots and sources change.
  */
 SILT_API int64_t silt_sync_ring_reap(struct silt_sync *s, int source);
 
@@ -255,8 +261,8 @@ struct silt_sync_log {
  * silt_sync_add_log() - make a dirty log that covers the address space's slots; harvest it
  *
  * The engine makes the log and hands it to @opt->replace, now and whenever it must grow. Old bits
- * are kept. A sync scans it once, however many devices share it. Marks that lie in no slot are
- * left where they are.
+ * are moved into the new log, for the next sync, if they lie inside. A sync scans it once, however
+ * many devices share it. Marks that lie in no slot are left where they are.
  *
  * Return: the source's id; what the callback returned; -errno of memfd_create() and mmap(). Blocks:
  * while syncs and takes run, and in the callback.
@@ -285,6 +291,8 @@ struct silt_sync_pagemap {
  *
  * Sees what this process and the kernel write through that mapping; not what other mappings of the
  * same file are used for.
+ * What was written before is not reported. All of the mapping gets page tables, 8 bytes for each
+ * page of the host, also where it was never touched.
  *
  * Return: the source's id; -EOPNOTSUPP the kernel has no PAGEMAP_SCAN or no asynchronous
  * write-protection for such memory (Linux 6.7 brought them); -errno of userfaultfd(2) and its
