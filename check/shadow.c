@@ -19,6 +19,9 @@
 /* A run has so many parts; what the scenario does in its middle, it does between two of them. */
 #define PARTS 4
 
+/* However slow the machine or the backend is, so many of each queue come back in a part. */
+#define PART_LEAST 4
+
 /* How often what the disk has cached is dropped, so that some reads take long. */
 #define SLOW_EVERY_MS 10
 
@@ -229,15 +232,37 @@ static int refill_all(struct shadow *s)
 	return ret;
 }
 
+static void note_collected(const struct shadow *s, uint16_t collected[SESSION_QUEUES])
+{
+	unsigned int q;
+
+	for (q = 0; q < s->run->session.nqueues; q++)
+		collected[q] = s->run->session.queue[q].collected;
+}
+
+static bool came_back(const struct shadow *s, const uint16_t before[SESSION_QUEUES])
+{
+	uint16_t now[SESSION_QUEUES];
+	unsigned int q;
+
+	note_collected(s, now);
+	for (q = 0; q < s->run->session.nqueues; q++)
+		if ((uint16_t)(now[q] - before[q]) < PART_LEAST)
+			return false;
+	return true;
+}
+
 /* Keep the queues at their depth for one part of the time. Requests are in flight at its end. */
 static int load(struct shadow *s)
 {
 	int64_t now = check_process_now_ms(), end = now + s->run->env->time_ms / PARTS, slow = now;
+	uint16_t before[SESSION_QUEUES];
 	int ret;
 
+	note_collected(s, before);
 	for (;; now = check_process_now_ms()) {
 		ret = refill_all(s);
-		if (ret < 0 || now >= end)
+		if (ret < 0 || (now >= end && came_back(s, before)))
 			return ret;
 		if (now >= slow) {
 			check_trial_drop_cache(s->run);
