@@ -461,6 +461,7 @@ static void test_misuse(void **state)
 	struct silt_sync *s = engine(12, 1);
 	struct silt_sync_log log = {.size = sizeof(log)};
 	struct device d = {.answer = -EIO};
+	int block;
 
 	(void)state;
 	expect_error(silt_sync_add_log(s, &log), EINVAL, "function");
@@ -469,6 +470,11 @@ static void test_misuse(void **state)
 	expect_error(add_log(s, &d), EPROTO, "source devices");
 	d.answer = 0;
 	assert_true(add_log(s, &d) >= 0);
+	block = silt_sync_block_add(s, "ram", CELL, NULL);
+	/* No process has room for the log that this would take. */
+	assert_true(add_slot(s, 0, block, UINT64_C(1) << 63, CELL, 0, 0) < 0);
+	assert_int_equal(d.told, 3);
+	assert_true(add_slot(s, 0, block, 0, CELL, 0, 0) >= 0);
 	silt_sync_destroy(s);
 	forget(&d);
 }
