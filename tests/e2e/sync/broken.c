@@ -34,10 +34,8 @@ static int clear_too_much(int fd, struct kvm_clear_dirty_log *log)
 	return ret;
 }
 
-int broken_ioctl(void *opaque, int fd, unsigned long request, void *arg)
+static int broken_call(const struct world *w, int fd, unsigned long request, void *arg)
 {
-	const struct world *w = opaque;
-
 	if (request == KVM_GET_DIRTY_LOG && w->broken == BREAK_GET)
 		return get_loses_pages(fd, arg);
 	if (request == KVM_CLEAR_DIRTY_LOG && w->broken == BREAK_CLEAR)
@@ -45,6 +43,28 @@ int broken_ioctl(void *opaque, int fd, unsigned long request, void *arg)
 	if (request == KVM_CLEAR_DIRTY_LOG && w->broken == BREAK_ARM)
 		return 0;
 	return ioctl(fd, request, arg);
+}
+
+/* One call in ten fails. Reading may do so with what was read thrown away. */
+static int failing_call(struct world *w, int fd, unsigned long request, void *arg)
+{
+	struct rng rng = {.state = w->seed + __atomic_fetch_add(&w->calls, 1, __ATOMIC_RELAXED)};
+	int ret = 0;
+
+	if (__atomic_load_n(&w->healed, __ATOMIC_RELAXED) || !rng_one_in(&rng, 10))
+		return ioctl(fd, request, arg);
+	if (request == KVM_GET_DIRTY_LOG && rng_one_in(&rng, 2))
+		ret = ioctl(fd, request, arg);
+	if (ret >= 0)
+		errno = BROKEN_ERRNO;
+	return -1;
+}
+
+int broken_ioctl(void *opaque, int fd, unsigned long request, void *arg)
+{
+	struct world *w = opaque;
+
+	return w->failing ? failing_call(w, fd, request, arg) : broken_call(w, fd, request, arg);
 }
 
 /* KVM protects the wrong page again: what is written to the other one is never seen from then on.

@@ -60,6 +60,8 @@ static int64_t take(struct sender *s, const struct world_block *b, uint64_t from
 	if (n == -ENOENT &&
 	    (removal % 2 || __atomic_load_n(&s->w->removal, __ATOMIC_SEQ_CST) != removal))
 		return 0;
+	if (world_was_failed(s->w, n))
+		return 0;
 	if (n < 0)
 		world_die(s->w, "take");
 	return n;

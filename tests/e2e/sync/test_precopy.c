@@ -39,8 +39,9 @@ static void await_writes(struct world *w)
 static void sync_all(struct world *w)
 {
 	int consumer = (int)rng_below(&w->rng, w->consumers + 1) - 1;
+	int64_t ret = silt_sync_run(w->sync, consumer);
 
-	if (silt_sync_run(w->sync, consumer) < 0)
+	if (ret < 0 && !world_was_failed(w, ret))
 		world_die(w, "sync");
 }
 
@@ -113,6 +114,7 @@ static void migrate(struct world *w, struct sender *senders)
 	await_writes(w);
 	for (i = 0; i < w->consumers && threads; i++)
 		sender_stop(&senders[i]);
+	world_heal(w);
 }
 
 static void compare_block(struct world *w, const struct world_block *b, unsigned int consumer)

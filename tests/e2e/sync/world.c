@@ -86,9 +86,21 @@ static void choose_options(struct world *w)
 	w->opt.threads = (uint32_t)rng_below(r, 3);
 	w->opt.chunk_pages = chunks[rng_below(r, 3)];
 	w->opt.clear_max_dirty = rng_one_in(r, 2) ? 0 : 1 + rng_below(r, 100);
+	w->failing = w->broken == BREAK_NOTHING && rng_one_in(r, 3);
 	w->vcpus = 1 + (unsigned int)rng_below(r, 2);
 }
 
+void world_heal(struct world *w)
+{
+	__atomic_store_n(&w->healed, true, __ATOMIC_RELAXED);
+}
+
+bool world_was_failed(const struct world *w, int64_t ret)
+{
+	return w->failing && ret == -BROKEN_ERRNO;
+}
+
+/* A reset that failed is made up for by the next one. */
 static int64_t empty_rings(void *opaque)
 {
 	struct world *w = opaque;
@@ -98,7 +110,7 @@ static int64_t empty_rings(void *opaque)
 	pthread_mutex_lock(&w->changing);
 	ret = silt_sync_ring_reap(w->sync, w->ring);
 	pthread_mutex_unlock(&w->changing);
-	return ret;
+	return world_was_failed(w, ret) ? 0 : ret;
 }
 
 /* The smallest ring that there is, so that it is too small for the load. */
@@ -171,6 +183,14 @@ void world_add_slot(struct world *w, struct world_slot *slot)
 	pthread_mutex_unlock(&w->changing);
 }
 
+static void reap(const struct world *w)
+{
+	int64_t ret = silt_sync_ring_reap(w->sync, w->ring);
+
+	if (!world_was_failed(w, ret))
+		must(w, ret, "ring");
+}
+
 /* What rings still hold of the slot is reaped while the engine knows it. */
 void world_remove_slot(struct world *w, struct world_slot *slot)
 {
@@ -178,7 +198,7 @@ void world_remove_slot(struct world *w, struct world_slot *slot)
 	__atomic_fetch_add(&w->removal, 1, __ATOMIC_SEQ_CST);
 	must(w, guest_slot_remove(w->guest, 0, slot->is.number), "slot");
 	if (w->ring >= 0)
-		must(w, silt_sync_ring_reap(w->sync, w->ring), "ring");
+		reap(w);
 	must(w, silt_sync_slot_remove(w->sync, slot->id), "slot");
 	__atomic_fetch_add(&w->removal, 1, __ATOMIC_SEQ_CST);
 	slot->id = -1;
@@ -212,7 +232,7 @@ static void add_bitmaps(struct world *w)
 				    .mode = w->mode == GUEST_LOG_GET_CLEARS
 						    ? SILT_SYNC_KVM_GET_CLEARS
 						    : SILT_SYNC_KVM_MANUAL,
-				    .ioctl = w->broken ? broken_ioctl : NULL,
+				    .ioctl = w->broken || w->failing ? broken_ioctl : NULL,
 				    .opaque = w};
 
 	must(w, silt_sync_add_kvm(w->sync, &kvm), "source");
@@ -223,7 +243,9 @@ static void add_rings(struct world *w)
 	struct silt_sync_ring ring = {.size = sizeof(ring),
 				      .vm_fd = guest_vm_fd(w->guest),
 				      .ring_bytes = w->ring_bytes,
-				      .with_bitmap = w->mode == GUEST_LOG_RING_BITMAP};
+				      .with_bitmap = w->mode == GUEST_LOG_RING_BITMAP,
+				      .ioctl = w->failing ? broken_ioctl : NULL,
+				      .opaque = w};
 	unsigned int i;
 
 	w->ring = must(w, silt_sync_add_ring(w->sync, &ring), "source");

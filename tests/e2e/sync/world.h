@@ -60,6 +60,9 @@ struct world {
 	struct world_slot slots[WORLD_SLOTS];
 	/* A monitor changes slots in KVM and in its own books at once: nobody reaps in between. */
 	pthread_mutex_t changing;
+	bool failing;	    /* some of KVM's ioctls fail ... */
+	bool healed;	    /* ... until this is set; atomic */
+	unsigned int calls; /* of ioctls; atomic */
 	unsigned int
 		removal; /* atomic; odd while KVM has lost a slot and the engine has it still */
 	unsigned int complaints; /* atomic */
@@ -84,6 +87,12 @@ void world_close(struct world *w);
 
 /* A migration that begins later than the first. */
 void world_add_consumer(struct world *w);
+
+/* KVM's ioctls fail no more. */
+void world_heal(struct world *w);
+
+/* May @ret, of the engine, be an error because ioctls fail on purpose? */
+bool world_was_failed(const struct world *w, int64_t ret);
 
 /* A slot goes, in KVM and in the engine, or comes back. */
 void world_remove_slot(struct world *w, struct world_slot *slot);
