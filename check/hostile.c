@@ -278,11 +278,17 @@ static void run_applicable(struct runner *r, const struct check_hostile_case *c,
 	r->applies->gone = r->env->target->gone || r->failed == MAX_FAILED;
 }
 
-static const char *not_applicable(const struct runner *r)
+static const char *not_applicable(const struct runner *r, const struct check_hostile_case *c)
 {
-	if (r->applies->gone)
+	const struct check_applies *a = r->applies;
+
+	if (a->gone)
 		return "the backend is gone";
-	return r->applies->unfit;
+	if (c->group->needs_log && !(a->features & SILT_VHOST_F_LOG_ALL))
+		return "the backend does not offer VHOST_F_LOG_ALL: it has no log";
+	if (c->group->needs_log && !(a->protocol & SILT_VHOST_PROTOCOL_F_LOG_SHMFD))
+		return "the backend does not offer LOG_SHMFD: it cannot be given a log";
+	return a->unfit;
 }
 
 static void run_one(struct runner *r, const struct check_hostile_case *c)
@@ -292,7 +298,7 @@ static void run_one(struct runner *r, const struct check_hostile_case *c)
 
 	o.naxes = fill_axes(c, axes);
 	check_target_repro(r->env->target, c->name, r->repro, sizeof(r->repro));
-	o.reason = not_applicable(r);
+	o.reason = not_applicable(r, c);
 	if (!o.reason) {
 		run_applicable(r, c, &o);
 		return;

@@ -42,6 +42,7 @@ struct check_hostile_group {
 	const char *about;			      /* "a guest that ..." */
 	struct check_hostile_axis axis[HOSTILE_AXES]; /* those that it has come first */
 	bool (*valid)(const uint8_t *value);	      /* NULL: all are */
+	bool needs_log;				      /* nothing bad would happen without one */
 	bool takes_memory;			      /* guest memory cannot be sealed */
 	/* Do the worst, on a connection on which features of the protocol were negotiated. */
 	void (*run)(struct check_hostile *h);

@@ -204,6 +204,7 @@ const struct check_hostile_group check_hostile_log_place = {
 	.name = "log-place",
 	.about = "a frontend whose dirty log begins or ends off the usual bounds",
 	.axis = {HOSTILE_AXIS("offset", shift_values), HOSTILE_AXIS("size", size_values)},
+	.needs_log = true,
 	.run = log_place_run,
 };
 
@@ -254,6 +255,7 @@ const struct check_hostile_group check_hostile_log_gone = {
 	.name = "log-gone",
 	.about = "a frontend that takes the dirty log away while it is used",
 	.axis = {HOSTILE_AXIS("how", gone_values), HOSTILE_AXIS("load", load_values)},
+	.needs_log = true,
 	.run = log_gone_run,
 };
 

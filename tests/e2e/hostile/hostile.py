@@ -197,6 +197,32 @@ class Verdicts(Hostile):
             self.assertEqual(collections.Counter(s["result"] for s in scenarios)["error"], 0,
                              self.output)
 
+    def test_no_log_is_taken_away_from_a_backend_that_has_none(self):
+        # What silt blk offers, but for VHOST_F_LOG_ALL, bit 26.
+        relay = ("import os, socket, subprocess, sys, threading\n"
+                 "l = socket.socket(socket.AF_UNIX); l.bind(sys.argv[1]); l.listen()\n"
+                 "def carry(a, b, hide):\n"
+                 "    while True:\n"
+                 "        data, fds, _, _ = socket.recv_fds(a, 4096, 8)\n"
+                 "        if hide and data[:4] == b'\\1\\0\\0\\0':\n"
+                 "            data = data[:15] + bytes([data[15] & ~4]) + data[16:]\n"
+                 "        if not data:\n"
+                 "            return b.shutdown(socket.SHUT_RDWR)\n"
+                 "        socket.send_fds(b, [data], fds)\n"
+                 "        [os.close(fd) for fd in fds]\n"
+                 "while True:\n"
+                 "    a, _ = l.accept()\n"
+                 "    b, theirs = socket.socketpair()\n"
+                 f"    subprocess.Popen(['{SILT}', 'blk', f'--fd={{theirs.fileno()}}',\n"
+                 "                      '--blk-file=' + sys.argv[2]], pass_fds=[theirs.fileno()])\n"
+                 "    theirs.close()\n"
+                 "    for ends in (a, b, False), (b, a, True):\n"
+                 "        threading.Thread(target=carry, args=ends, daemon=True).start()\n")
+        scenarios = self.check("--only=hostile/log-gone/*/busy", "--", sys.executable, "-c",
+                               relay, "{socket}", "{image}", status=77)
+        self.assertEqual({s["result"] for s in scenarios}, {"skip"})
+        self.assertIn("it has no log", scenarios[0]["reason"])
+
     def test_known_failures(self):
         command = ["--timeout=500ms", "--only=hostile/silence/connected",
                    *self.shell(NEVER_ENDS)]
