@@ -300,7 +300,10 @@ void sync_run(struct world *w, int consumer)
 	if (unsure) {
 		expect_unsure_result(w, got, error);
 		adopt_surplus(w);
-		w->rings_unsure = w->rings_hostile = w->rings_stale = false;
+		/* Of two errors the first is told, and the other perhaps by the next sync. */
+		w->rings_stale = error && (w->rings_stale || w->rings_hostile);
+		w->rings_unsure = w->rings_stale;
+		w->rings_hostile = false;
 	} else {
 		expect_result(w, consumer, got, error, failed);
 		/* Counted twice or not: what a ring had, and all that it could have had. */

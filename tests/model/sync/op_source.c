@@ -290,7 +290,7 @@ void op_ring_hostile(struct world *w)
 	if (!fake_kvm_push(&w->kvm, (unsigned int)pick(w, w->kvm.nvcpus), id, page))
 		return;
 	say(w, "a ring names slot %#x, page %#lx", id, page);
-	w->rings_unsure = w->rings_hostile = true;
+	w->rings_unsure = w->rings_hostile = w->rings_strange = true;
 	if (pick(w, 2))
 		reap(w);
 	op_sync(w);

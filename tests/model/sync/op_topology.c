@@ -223,6 +223,7 @@ void op_slot_add(struct world *w)
 	s.id = add(w, &s);
 	if (s.id >= 0 && !want) {
 		*place = s;
+		w->rings_unsure |= w->rings_strange;
 		expect_logs_reach(w, &s);
 		return;
 	}
@@ -257,7 +258,7 @@ void op_slot_remove(struct world *w)
 	if (rings && pick(w, 2))
 		reap(w);
 	if (rings_name(w, s))
-		w->rings_unsure = w->rings_stale = true;
+		w->rings_unsure = w->rings_stale = w->rings_strange = true;
 	if (w->has_kvm)
 		fake_kvm_slot_remove(&w->kvm, s->space << 16 | s->number);
 	say(w, "remove slot %d", s->id);

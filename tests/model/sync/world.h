@@ -109,6 +109,7 @@ struct world {
 	bool rings_unsure;	/* what the next sync makes of the rings is not told exactly */
 	bool rings_hostile;	/* and it must fail */
 	bool rings_stale;	/* and it may fail */
+	bool rings_strange;	/* they named slots that there were not: these may come yet */
 	uint64_t base[SPACES];	/* guest address of the window */
 	struct block blocks[MAX_BLOCKS];
 	struct slot slots[MAX_SLOTS];
