@@ -1,71 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/bitmap_avx2.h"
 
-#include <immintrin.h>
-#include <stdbool.h>
-#include <string.h>
-
-#include <silt/access.h>
-
+#include "base/bitmap_avx2_vector.h"
 #include "base/bitmap_words.h"
 
-#define AVX2 __attribute__((target("avx2,popcnt,bmi,bmi2")))
-
-#define LINE_WORDS  8
 #define BLOCK_LINES 256
 #define BLOCK_WORDS (BLOCK_LINES * LINE_WORDS)
 
 /*
- * Where more lines than this of a block are dirty, to look for them costs more than it saves: the
- * blocks behind it are merged whole, all but each 16th.
+ * Where more than this part of a block's lines are dirty, to look for them costs more than it
+ * saves: the blocks behind it are merged whole, all but each 16th.
  */
-#define DENSE_LINES   (BLOCK_LINES / 4)
+#define DENSE_PART    4
 #define STREAM_BLOCKS 15
-
-AVX2 static inline __m256i load(const uint64_t *p)
-{
-	return _mm256_loadu_si256((const __m256i *)p);
-}
-
-AVX2 static inline void store(uint64_t *p, __m256i v)
-{
-	_mm256_storeu_si256((__m256i *)p, v);
-}
-
-/* Bits set in each byte, by a table of the 16 nibbles. */
-AVX2 static inline __m256i count_bytes(__m256i v)
-{
-	const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1,
-					       1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
-	const __m256i nibble = _mm256_set1_epi8(0x0f);
-	__m256i low = _mm256_and_si256(v, nibble);
-	__m256i high = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble);
-
-	return _mm256_add_epi8(_mm256_shuffle_epi8(table, low), _mm256_shuffle_epi8(table, high));
-}
-
-/* Add the sum of each 8 bytes to the four sums of @total. */
-AVX2 static inline __m256i add_bytes(__m256i total, __m256i bytes)
-{
-	return _mm256_add_epi64(total, _mm256_sad_epu8(bytes, _mm256_setzero_si256()));
-}
-
-AVX2 static inline uint64_t sum(__m256i total)
-{
-	__m128i half =
-		_mm_add_epi64(_mm256_castsi256_si128(total), _mm256_extracti128_si256(total, 1));
-
-	return (uint64_t)_mm_cvtsi128_si64(half) + (uint64_t)_mm_extract_epi64(half, 1);
-}
-
-/* Four words of @dst. Return: the bits that became set, counted in each byte. */
-AVX2 static inline __m256i merge_vector(uint64_t *dst, __m256i src)
-{
-	__m256i old = load(dst);
-
-	store(dst, _mm256_or_si256(old, src));
-	return count_bytes(_mm256_andnot_si256(old, src));
-}
 
 /* A line of @src, two vectors; with a @shift its words begin inside those of @src. */
 struct line {
@@ -112,13 +59,14 @@ struct dirty {
  * No branch depends on what is found: which lines are dirty is anyone's guess. With a shift one
  * word more is looked at; a bit of it that is not part of the line costs time only.
  */
-AVX2 static inline void find_dirty(struct dirty *list, const uint64_t *src, unsigned int shift)
+AVX2 static inline void find_dirty(struct dirty *list, const uint64_t *src, unsigned int shift,
+				   unsigned int words)
 {
 	unsigned int i;
 	__m256i any;
 
 	list->n = 0;
-	for (i = 0; i < BLOCK_WORDS; i += LINE_WORDS) {
+	for (i = 0; i < words; i += LINE_WORDS) {
 		any = _mm256_or_si256(load(&src[i]), load(&src[i + 4]));
 		if (shift)
 			any = _mm256_or_si256(any, load(&src[i + 5]));
@@ -142,58 +90,39 @@ AVX2 static inline __m256i merge_dirty(__m256i total, const struct dirty *list, 
 	return total;
 }
 
-AVX2 static inline uint64_t merge_word(uint64_t *dst, const uint64_t *src, unsigned int shift)
-{
-	uint64_t bits = shift ? silt_word_shifted(src, shift) : *src;
-	uint64_t fresh = bits & ~*dst;
-
-	*dst |= fresh;
-	return (uint64_t)__builtin_popcountll(fresh);
-}
-
 AVX2 static inline uint64_t merge_words(uint64_t *dst, const uint64_t *src, unsigned int shift,
 					uint64_t n)
 {
 	uint64_t count = 0, i;
 
 	for (i = 0; i < n; i++)
-		count += merge_word(&dst[i], &src[i], shift);
+		count += merge_word(&dst[i], shift ? silt_word_shifted(&src[i], shift) : src[i]);
 	return count;
 }
 
-/* Words before the first line boundary, at most @n. */
-static inline uint64_t words_to_line(const uint64_t *p, uint64_t n)
-{
-	uint64_t words = -((uintptr_t)p / 8) % LINE_WORDS;
-
-	return words < n ? words : n;
-}
-
-AVX2 static inline __attribute__((always_inline)) uint64_t merge_any(uint64_t *dst,
-								     const uint64_t *src,
-								     unsigned int shift, uint64_t n)
+AVX2 static inline ALWAYS uint64_t merge_any(uint64_t *dst, const uint64_t *src, unsigned int shift,
+					     uint64_t n)
 {
 	uint64_t i = words_to_line(dst, n), count = merge_words(dst, src, shift, i);
 	__m256i total = _mm256_setzero_si256();
-	unsigned int streaming = 0;
+	unsigned int streaming = 0, words;
 	struct dirty list;
 
-	for (; i + BLOCK_WORDS <= n; i += BLOCK_WORDS) {
+	for (; i + LINE_WORDS <= n; i += words) {
+		words = n - i < BLOCK_WORDS ? (n - i) / LINE_WORDS * LINE_WORDS : BLOCK_WORDS;
 		if (streaming) {
-			total = merge_lines(total, &dst[i], &src[i], shift, BLOCK_WORDS);
+			total = merge_lines(total, &dst[i], &src[i], shift, words);
 			streaming--;
 			continue;
 		}
-		find_dirty(&list, &src[i], shift);
-		if (list.n <= DENSE_LINES) {
+		find_dirty(&list, &src[i], shift, words);
+		if (list.n <= words / LINE_WORDS / DENSE_PART) {
 			total = merge_dirty(total, &list, &dst[i], &src[i], shift);
 			continue;
 		}
-		total = merge_lines(total, &dst[i], &src[i], shift, BLOCK_WORDS);
+		total = merge_lines(total, &dst[i], &src[i], shift, words);
 		streaming = STREAM_BLOCKS;
 	}
-	for (; i + LINE_WORDS <= n; i += LINE_WORDS)
-		total = merge_lines(total, &dst[i], &src[i], shift, LINE_WORDS);
 	return count + sum(total) + merge_words(&dst[i], &src[i], shift, n - i);
 }
 

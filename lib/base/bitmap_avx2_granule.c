@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/bitmap_avx2.h"
 
-#include <immintrin.h>
-
-#define AVX2 __attribute__((target("avx2,popcnt,bmi,bmi2")))
+#include "base/bitmap_avx2_vector.h"
 
 /*
  * Granules differ by a power of two, and are converted by doubling or halving bits as often. The

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/bitmap_avx2.h"
 
-#include <immintrin.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include <silt/access.h>
+
+#include "base/bitmap_avx2_vector.h"
 
 #if SILT_ACCESS_TSAN
 
@@ -22,10 +23,6 @@ uint64_t silt_avx2_xchg_take(uint64_t *dst, uint64_t *shared, uint64_t n)
 
 #else
 
-#define AVX2   __attribute__((target("avx2,popcnt,bmi,bmi2")))
-#define ALWAYS __attribute__((always_inline))
-
-#define LINE_WORDS    8
 #define GROUP_WORDS   64 /* one bit of a mask for each */
 #define BLOCK_WORDS   (16 * GROUP_WORDS)
 #define BLOCK_PAIRS   (BLOCK_WORDS / 2)
@@ -34,7 +31,6 @@ uint64_t silt_avx2_xchg_take(uint64_t *dst, uint64_t *shared, uint64_t n)
  * Where most pairs of a block are dirty, to look for them costs more than it saves: the blocks
  * behind it are taken pair by pair, all but each 16th.
  */
-#define DENSE_PAIRS   (BLOCK_PAIRS * 3 / 4)
 #define STREAM_BLOCKS 15
 
 /*
@@ -69,37 +65,43 @@ AVX2 static inline bool load16(const uint64_t *p, struct vectors *out)
 }
 
 /*
- * Exchange two words, whose address is a multiple of 16, with 0 unless both are 0 already. A peer
- * that writes all the time could make a compare-and-exchange fail for ever: one try, then each by
- * itself. Return: false if it faulted.
+ * Exchange two words, whose address is a multiple of 16, with 0 unless both are 0 already. What
+ * stands between two locked instructions costs as much as they do, so all that is rare is out of
+ * line. A peer that writes all the time could make a compare-and-exchange fail for ever: one try,
+ * then each word by itself. A fault raises @faulted and takes 0.
  */
-static inline bool take_pair(uint64_t *p, uint64_t *low, uint64_t *high)
+AVX2 static inline __m128i take_pair(uint64_t *p, uint32_t *faulted)
 {
-	uint64_t any;
-	bool fault, done;
+	uint64_t low, high, any;
 
-	__asm__ volatile("stc\n\t"
-			 "1: movq (%[p]), %%rax\n\t"
+	__asm__ volatile("1: movq (%[p]), %%rax\n\t"
 			 "2: movq 8(%[p]), %%rdx\n\t"
 			 "movq %%rax, %[any]\n\t"
 			 "orq %%rdx, %[any]\n\t"
 			 "jz 4f\n\t"
-			 "stc\n\t"
-			 "3: lock cmpxchg16b (%[p])\n"
-			 "4: clc\n"
-			 "5:\n\t" /* clang-format off */
-			 SILT_ACCESS_ENTRY("1b", "5b")
-			 SILT_ACCESS_ENTRY("2b", "5b")
-			 SILT_ACCESS_ENTRY("3b", "5b") /* clang-format on */
-			 : "=&a"(*low), "=&d"(*high), [any] "=&r"(any), "=@ccc"(fault),
-			   "=@ccz"(done)
+			 "3: lock cmpxchg16b (%[p])\n\t"
+			 "jnz 5f\n"
+			 "4:\n\t"
+			 ".subsection 1\n"
+			 "5: xorl %%eax, %%eax\n\t"
+			 "6: xchgq %%rax, (%[p])\n\t"
+			 "xorl %%edx, %%edx\n\t"
+			 "7: xchgq %%rdx, 8(%[p])\n\t"
+			 "jmp 4b\n"
+			 "8: movl $1, %[faulted]\n\t"
+			 "xorl %%eax, %%eax\n\t"
+			 "xorl %%edx, %%edx\n\t"
+			 "jmp 4b\n\t"
+			 ".previous\n\t" /* clang-format off */
+			 SILT_ACCESS_ENTRY("1b", "8b")
+			 SILT_ACCESS_ENTRY("2b", "8b")
+			 SILT_ACCESS_ENTRY("3b", "8b")
+			 SILT_ACCESS_ENTRY("6b", "8b")
+			 SILT_ACCESS_ENTRY("7b", "8b") /* clang-format on */
+			 : "=&a"(low), "=&d"(high), [any] "=&r"(any), [faulted] "+&r"(*faulted)
 			 : [p] "r"(p), "b"(UINT64_C(0)), "c"(UINT64_C(0))
-			 : "memory");
-	if (__builtin_expect(fault, 0))
-		return false;
-	if (__builtin_expect(!done, 0))
-		return silt_access_xchg64(&p[0], 0, low) && silt_access_xchg64(&p[1], 0, high);
-	return true;
+			 : "memory", "cc");
+	return _mm_insert_epi64(_mm_cvtsi64_si128((long long)low), (long long)high, 1);
 }
 
 AVX2 static inline uint64_t zero_words(__m256i v)
@@ -152,13 +154,13 @@ AVX2 static inline void add_pairs(struct pairs *list, uint64_t mask, unsigned in
 }
 
 /* Return: false if it faulted. */
-AVX2 static inline bool find_pairs(const uint64_t *shared, struct pairs *list)
+AVX2 static inline bool find_pairs(const uint64_t *shared, unsigned int words, struct pairs *list)
 {
 	unsigned int i;
 	uint64_t mask;
 
 	list->n = 0;
-	for (i = 0; i < BLOCK_WORDS; i += GROUP_WORDS) {
+	for (i = 0; i < words; i += GROUP_WORDS) {
 		if (!dirty_words(&shared[i], &mask))
 			return false;
 		add_pairs(list, mask, i);
@@ -166,129 +168,108 @@ AVX2 static inline bool find_pairs(const uint64_t *shared, struct pairs *list)
 	return true;
 }
 
+/* What to do with words that were taken: merge them into @dst, or store them. */
+enum purpose {
+	MERGE,
+	COPY
+};
+
+/* Four words to @dst. Return: @total, four sums, with what counts of them added. */
+AVX2 static inline ALWAYS __m256i put_vector(__m256i total, uint64_t *dst, __m256i taken,
+					     enum purpose purpose)
+{
+	const __m256i zero = _mm256_setzero_si256();
+
+	if (purpose == MERGE)
+		return add_bytes(total, merge_vector(dst, taken));
+	store(dst, taken);
+	/* What is not zero compares as 0, what is as -1. */
+	total = _mm256_add_epi64(total, _mm256_set1_epi64x(1));
+	return _mm256_add_epi64(total, _mm256_cmpeq_epi64(taken, zero));
+}
+
+/* Words of which most are dirty. Return: as the kernels. */
+AVX2 static inline ALWAYS uint64_t take_dense(uint64_t *dst, uint64_t *shared, unsigned int words,
+					      enum purpose purpose)
+{
+	__m256i total = _mm256_setzero_si256();
+	uint32_t faulted = 0;
+	unsigned int i;
+
+	for (i = 0; i < words; i += LINE_WORDS) {
+		__m128i a = take_pair(&shared[i], &faulted);
+		__m128i b = take_pair(&shared[i + 2], &faulted);
+		__m128i c = take_pair(&shared[i + 4], &faulted);
+		__m128i d = take_pair(&shared[i + 6], &faulted);
+
+		total = put_vector(total, &dst[i], _mm256_set_m128i(b, a), purpose);
+		total = put_vector(total, &dst[i + 4], _mm256_set_m128i(d, c), purpose);
+	}
+	return faulted ? SILT_BITMAP_FAULTED : sum(total);
+}
+
 /*
  * A locked instruction waits for every store before it, so nothing is stored to @dst between them:
  * its lines are fetched meanwhile, and written once the whole list was taken.
  */
-static inline void fetch(const uint64_t *p)
-{
-	__asm__ volatile("prefetchw %0" : : "m"(*p));
-}
-
-struct taken {
-	uint64_t word[BLOCK_WORDS] __attribute__((aligned(64)));
-};
-
-AVX2 static inline bool take_listed(struct taken *out, uint64_t *dst, uint64_t *shared,
+AVX2 static inline bool take_listed(__m128i *taken, uint64_t *dst, uint64_t *shared,
 				    const struct pairs *list)
 {
+	uint32_t faulted = 0;
 	unsigned int i;
 
 	for (i = 0; i < list->n; i++)
-		fetch(&dst[list->word[i]]);
-	for (i = 0; i < list->n; i++) {
-		if (!take_pair(&shared[list->word[i]], &out->word[2 * i], &out->word[2 * i + 1]))
-			return false;
-	}
-	return true;
+		__builtin_prefetch(&dst[list->word[i]], 1);
+	for (i = 0; i < list->n; i++)
+		taken[i] = take_pair(&shared[list->word[i]], &faulted);
+	return !faulted;
 }
 
-AVX2 static inline uint64_t merge_word(uint64_t *dst, uint64_t bits)
+AVX2 static inline ALWAYS uint64_t put_pair(uint64_t *dst, __m128i taken, enum purpose purpose)
 {
-	uint64_t fresh = bits & ~*dst;
+	uint64_t low = (uint64_t)_mm_cvtsi128_si64(taken);
+	uint64_t high = (uint64_t)_mm_extract_epi64(taken, 1);
 
-	*dst |= fresh;
-	return _mm_popcnt_u64(fresh);
+	if (purpose == MERGE)
+		return merge_word(&dst[0], low) + merge_word(&dst[1], high);
+	_mm_storeu_si128((__m128i *)dst, taken);
+	return (low != 0) + (high != 0);
 }
 
-AVX2 static inline uint64_t merge_listed(uint64_t *dst, const struct taken *taken,
-					 const struct pairs *list)
+/* Any words. Return: as the kernels; also whether most of them were dirty. */
+AVX2 static inline ALWAYS uint64_t take_sparse(uint64_t *dst, uint64_t *shared, unsigned int words,
+					       enum purpose purpose, bool *dense)
 {
-	uint64_t count = 0;
-	unsigned int i;
-
-	for (i = 0; i < list->n; i++) {
-		count += merge_word(&dst[list->word[i]], taken->word[2 * i]);
-		count += merge_word(&dst[list->word[i] + 1], taken->word[2 * i + 1]);
-	}
-	return count;
-}
-
-AVX2 static inline uint64_t copy_listed(uint64_t *dst, const struct taken *taken,
-					const struct pairs *list)
-{
-	uint64_t count = 0;
-	unsigned int i;
-
-	memset(dst, 0, BLOCK_WORDS * sizeof(*dst));
-	for (i = 0; i < list->n; i++) {
-		dst[list->word[i]] = taken->word[2 * i];
-		dst[list->word[i] + 1] = taken->word[2 * i + 1];
-		count += (taken->word[2 * i] != 0) + (taken->word[2 * i + 1] != 0);
-	}
-	return count;
-}
-
-AVX2 static inline bool take_each(struct taken *out, uint64_t *shared)
-{
-	unsigned int i;
-
-	for (i = 0; i < BLOCK_WORDS; i += 2) {
-		if (!take_pair(&shared[i], &out->word[i], &out->word[i + 1]))
-			return false;
-	}
-	return true;
-}
-
-AVX2 static inline uint64_t copy_each(uint64_t *dst, const struct taken *taken)
-{
-	uint64_t count = 0;
-	unsigned int i;
-
-	for (i = 0; i < BLOCK_WORDS; i++) {
-		dst[i] = taken->word[i];
-		count += taken->word[i] != 0;
-	}
-	return count;
-}
-
-/* A block where most is dirty. Return: as the kernels, as the next two. */
-AVX2 static inline ALWAYS uint64_t take_dense(uint64_t *dst, uint64_t *shared, bool merge)
-{
-	struct taken taken;
-
-	if (!take_each(&taken, shared))
-		return SILT_BITMAP_FAULTED;
-	return merge ? silt_bitmap_avx2.merge(dst, taken.word, BLOCK_WORDS)
-		     : copy_each(dst, &taken);
-}
-
-/* Any block. Also says whether most of it was dirty. */
-AVX2 static inline ALWAYS uint64_t take_sparse(uint64_t *dst, uint64_t *shared, bool merge,
-					       bool *dense)
-{
+	__m128i taken[BLOCK_PAIRS];
 	struct pairs list;
-	struct taken taken;
+	uint64_t count = 0;
+	unsigned int i;
 
-	if (!find_pairs(shared, &list) || !take_listed(&taken, dst, shared, &list))
+	if (!find_pairs(shared, words, &list) || !take_listed(taken, dst, shared, &list))
 		return SILT_BITMAP_FAULTED;
-	*dense = list.n > DENSE_PAIRS;
-	return merge ? merge_listed(dst, &taken, &list) : copy_listed(dst, &taken, &list);
+	if (purpose == COPY)
+		memset(dst, 0, words * sizeof(*dst));
+	for (i = 0; i < list.n; i++)
+		count += put_pair(&dst[list.word[i]], taken[i], purpose);
+	*dense = list.n > words / 2 * 3 / 4;
+	return count;
 }
 
+/* @n is a multiple of GROUP_WORDS. */
 AVX2 static inline ALWAYS uint64_t take_blocks(uint64_t *dst, uint64_t *shared, uint64_t n,
-					       bool merge)
+					       enum purpose purpose)
 {
-	unsigned int streaming = 0;
+	unsigned int streaming = 0, words;
 	uint64_t count = 0, more, i;
 	bool dense = false;
 
-	for (i = 0; i < n; i += BLOCK_WORDS) {
+	for (i = 0; i < n; i += words) {
+		words = n - i < BLOCK_WORDS ? n - i : BLOCK_WORDS;
 		if (streaming) {
-			more = take_dense(&dst[i], &shared[i], merge);
+			more = take_dense(&dst[i], &shared[i], words, purpose);
 			streaming--;
 		} else {
-			more = take_sparse(&dst[i], &shared[i], merge, &dense);
+			more = take_sparse(&dst[i], &shared[i], words, purpose, &dense);
 			streaming = dense ? STREAM_BLOCKS : 0;
 		}
 		if (more == SILT_BITMAP_FAULTED)
@@ -298,14 +279,6 @@ AVX2 static inline ALWAYS uint64_t take_blocks(uint64_t *dst, uint64_t *shared, 
 	return count;
 }
 
-/* Words before the first line boundary, at most @n. */
-static inline uint64_t words_to_line(const uint64_t *p, uint64_t n)
-{
-	uint64_t words = -((uintptr_t)p / 8) % LINE_WORDS;
-
-	return words < n ? words : n;
-}
-
 static inline uint64_t add(uint64_t a, uint64_t b)
 {
 	return a == SILT_BITMAP_FAULTED || b == SILT_BITMAP_FAULTED ? SILT_BITMAP_FAULTED : a + b;
@@ -313,19 +286,19 @@ static inline uint64_t add(uint64_t a, uint64_t b)
 
 AVX2 uint64_t silt_avx2_xchg_merge(uint64_t *dst, uint64_t *shared, uint64_t n)
 {
-	uint64_t head = words_to_line(shared, n), end = n - (n - head) % BLOCK_WORDS, count;
+	uint64_t head = words_to_line(shared, n), end = n - (n - head) % GROUP_WORDS, count;
 
 	count = silt_generic_xchg_merge(dst, shared, head);
-	count = add(count, take_blocks(&dst[head], &shared[head], end - head, true));
+	count = add(count, take_blocks(&dst[head], &shared[head], end - head, MERGE));
 	return add(count, silt_generic_xchg_merge(&dst[end], &shared[end], n - end));
 }
 
 AVX2 uint64_t silt_avx2_xchg_take(uint64_t *dst, uint64_t *shared, uint64_t n)
 {
-	uint64_t head = words_to_line(shared, n), end = n - (n - head) % BLOCK_WORDS, count;
+	uint64_t head = words_to_line(shared, n), end = n - (n - head) % GROUP_WORDS, count;
 
 	count = silt_generic_xchg_take(dst, shared, head);
-	count = add(count, take_blocks(&dst[head], &shared[head], end - head, false));
+	count = add(count, take_blocks(&dst[head], &shared[head], end - head, COPY));
 	return add(count, silt_generic_xchg_take(&dst[end], &shared[end], n - end));
 }
 

@@ -46,15 +46,21 @@ const struct silt_bitmap_kernels *const *silt_bitmap_kernels_all(void)
 	return have_simd() ? all : portable;
 }
 
+/* NULL until someone asks. Whoever looks finds the same, so nobody waits for another. */
+static const struct silt_bitmap_kernels *in_use;
+
+void silt_bitmap_kernels_use(const struct silt_bitmap_kernels *k)
+{
+	__atomic_store_n(&in_use, k, __ATOMIC_RELAXED);
+}
+
 const struct silt_bitmap_kernels *silt_bitmap_kernels(void)
 {
-	static const struct silt_bitmap_kernels *fastest;
-	const struct silt_bitmap_kernels *found = __atomic_load_n(&fastest, __ATOMIC_RELAXED);
+	const struct silt_bitmap_kernels *k = __atomic_load_n(&in_use, __ATOMIC_RELAXED);
 
-	/* Whoever looks finds the same, so nobody waits for another. */
-	if (!found) {
-		found = have_simd() ? SIMD : &silt_bitmap_generic;
-		__atomic_store_n(&fastest, found, __ATOMIC_RELAXED);
+	if (!k) {
+		k = have_simd() ? SIMD : &silt_bitmap_generic;
+		silt_bitmap_kernels_use(k);
 	}
-	return found;
+	return k;
 }

@@ -41,11 +41,11 @@ struct silt_bitmap_kernels {
 	void (*shrink)(uint64_t *dst, const uint64_t *src, unsigned int log2, uint64_t n);
 
 	/*
-	 * Exchange words of @shared with 0 and merge them into @dst. Words seen clean are not
+	 * Exchange words of @shared with 0 and merge them into @dst. A line that is clean is not
 	 * written. Every access to @shared is one that other programs' byte and word ORs may race.
 	 * No fence stands after the last exchange: that is the caller's. Return: bits of @dst that
 	 * became set; SILT_BITMAP_FAULTED if an access to @shared faulted and was recovered (see
-	 * access.h): then words before that may have been taken, and count as merged.
+	 * access.h). Then some words were taken, and not all of those merged.
 	 */
 	uint64_t (*xchg_merge)(uint64_t *dst, uint64_t *shared, uint64_t n);
 
@@ -63,7 +63,11 @@ struct silt_bitmap_kernels {
 /* The fastest that this machine has. Thread: any. */
 const struct silt_bitmap_kernels *silt_bitmap_kernels(void);
 
-/* All that this machine can run, generic C first; ends with NULL. For tests and benchmarks. */
+/*
+ * For tests and benchmarks: all that this machine can run, generic C first, the fastest last, then
+ * NULL; and give @k to everyone from now on.
+ */
 const struct silt_bitmap_kernels *const *silt_bitmap_kernels_all(void);
+void silt_bitmap_kernels_use(const struct silt_bitmap_kernels *k);
 
 #endif
