@@ -49,13 +49,19 @@ static int get_config(struct check_session *s, struct check_blk_disk *disk, stru
 
 static int read_image(struct check_blk_disk *disk)
 {
+	ssize_t n;
+
 	disk->known = malloc(disk->reads.len);
 	if (!disk->known)
 		return silt_err_sys(ENOMEM, "cannot hold what is on the disk");
-	if (pread(disk->image, disk->known, disk->reads.len, disk->reads.start) ==
-	    (ssize_t)disk->reads.len)
+	n = pread(disk->image, disk->known, disk->reads.len, disk->reads.start);
+	if (n < 0)
+		return silt_err_sys(errno, "cannot read the image");
+	if (n == (ssize_t)disk->reads.len)
 		return 0;
-	return silt_err_sys(errno, "cannot read the image");
+	return silt_err(EIO,
+			"the image ends at byte %zd, but the backend says that its disk has %lu", n,
+			disk->capacity);
 }
 
 static uint64_t copy_read(const struct check_guest *g, const struct check_blk_request *r,

@@ -229,6 +229,8 @@ static int watch_used(struct restart *r, unsigned int first)
 	int ret = 0;
 
 	while (ret == 0 && !anything_done(r, first) && !killed(r)) {
+		if (r->run->env->target->ended)
+			return check_session_failed(s, -ECONNRESET, r->run->requests[first].text);
 		if (check_process_now_ms() > deadline)
 			return check_session_error(s, "no completion within %d ms for %s",
 						   s->timeout_ms, r->run->requests[first].text);

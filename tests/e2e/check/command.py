@@ -19,24 +19,18 @@ import unittest
 SILT = os.path.abspath(sys.argv.pop())
 SOME = "snapshot/read/inside/three/*"
 IMAGE_BYTES = 64 << 20
-# silt blk, but its log is not the one that it was given.
-DEAF = """
-import os, select, socket, subprocess, sys
+# In front of silt blk, what it is given and says can be changed, in pass_on().
+RELAY = """
+import select, socket, subprocess, sys
 silt, path, image = sys.argv[1:]
-def deafen(fd):
-    if "silt-check-log" not in os.readlink(f"/proc/self/fd/{fd}"):
-        return fd
-    other = os.memfd_create("other")
-    os.truncate(other, os.fstat(fd).st_size)
-    os.close(fd)
-    return other
 def forward(source, to):
     data, fds, _, _ = socket.recv_fds(source, 4096, 8)
-    fds = [deafen(fd) for fd in fds]
+    fds = pass_on(to is front, data, fds)
     if data:
         socket.send_fds(to, [data], fds)
     for fd in fds:
         os.close(fd)
+    sent(to is front, data)
     return data
 l = socket.socket(socket.AF_UNIX)
 l.bind(path)
@@ -53,6 +47,44 @@ while True:
     front.close()
     back.close()
     blk.wait()
+"""
+# Its log is not the one that it was given.
+DEAF = """
+def deafen(fd):
+    if "silt-check-log" not in os.readlink(f"/proc/self/fd/{fd}"):
+        return fd
+    other = os.memfd_create("other")
+    os.truncate(other, os.fstat(fd).st_size)
+    os.close(fd)
+    return other
+def pass_on(answer, data, fds):
+    return [deafen(fd) for fd in fds]
+def sent(answer, data):
+    pass
+"""
+# It cuts its disk once it has said how large that is.
+CUTTER = """
+GET_CONFIG = 24
+def pass_on(answer, data, fds):
+    if answer and data[:1] == bytes([GET_CONFIG]):
+        os.truncate(image, 1 << 20)
+    return fds
+def sent(answer, data):
+    pass
+"""
+# It dies once its ring logs.
+MORTAL = """
+SET_VRING_ADDR, addresses = 9, []
+def pass_on(answer, data, fds):
+    return fds
+def sent(answer, data):
+    if answer and data[:1] == bytes([SET_VRING_ADDR]):
+        addresses.append(data)
+    if len(addresses) == 2:
+        blk.kill()
+        blk.wait()
+        signal.signal(signal.SIGABRT, signal.SIG_DFL)
+        os.abort()
 """
 
 
@@ -250,13 +282,30 @@ class Check(unittest.TestCase):
         done = self.check("--self-test", f"--only={SOME}", "--keep", status=3, cwd=self.dir)
         self.assertIn("cannot keep anything in silt-check-keep", done.stderr)
 
+    def relay(self, how):
+        (self.dir / "relay.py").write_text("import os, signal\n" + how + RELAY)
+        return ["--", sys.executable, str(self.dir / "relay.py"), SILT, "{socket}", "{image}"]
+
+    def test_a_death_is_no_hang(self):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        # The seed says after how many requests only the ring is looked at.
+        for seed in range(1, 4):
+            self.check("--only=restart/used/*", f"--seed={seed}", *self.relay(MORTAL), status=1)
+            reasons = [s["reason"] for s in self.scenarios("fail") if s["result"] != "skip"]
+            self.assertNotEqual(reasons, [])
+            for reason in reasons:
+                self.assertIn("died of signal 6", reason)
+
+    def test_an_image_that_is_cut(self):
+        done = self.check(*self.relay(CUTTER), status=3)
+        self.assertIn("the image ends at byte 1048576, but the backend says that its disk has "
+                      "16777216", done.stderr)
+
     def spans(self):
         return sorted(p.relative_to(self.dir) for p in self.dir.glob("silt-check-keep/**/span-*"))
 
     def test_what_was_kept_before_is_replaced(self):
-        (self.dir / "deaf.py").write_text(DEAF)
-        command = ["--", sys.executable, "deaf.py", SILT, "{socket}", "{image}"]
-        again = ["--keep", "--only=snapshot/read/straddle/three/log-late", *command]
+        again = ["--keep", "--only=snapshot/read/straddle/three/log-late", *self.relay(DEAF)]
         self.check(*again, status=1, cwd=self.dir)
         spans = self.spans()
         self.assertEqual([s.name for s in spans], [f"span-{i + 1}" for i in range(len(spans))])
