@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <silt/log.h>
@@ -27,7 +28,8 @@ struct race {
 	uint64_t memory[PAGES * DEVICES];
 	uint64_t copy[PAGES * DEVICES];
 	pthread_barrier_t start;
-	unsigned int done; /* atomic: devices that are through with the pass */
+	bool marked;	   /* a page, in this pass; atomic, as is the next */
+	unsigned int done; /* devices that are through with the pass */
 };
 
 struct device {
@@ -55,6 +57,7 @@ static void one_pass(struct device *d, struct silt_log_writer *w, uint64_t pass)
 		__atomic_store_n(&d->race->memory[page], pass, __ATOMIC_RELAXED);
 		silt_log_write(w, page * LOG_PAGE, 8);
 		silt_log_flush(w);
+		__atomic_store_n(&d->race->marked, true, __ATOMIC_RELAXED);
 	}
 }
 
@@ -79,12 +82,13 @@ static void *run_device(void *arg)
 	return NULL;
 }
 
-static void copy(struct race *r, uint64_t *to)
+/* Read all pages ahead of a sync: what a broken monitor does. */
+static void read_early(struct race *r, uint64_t *early)
 {
 	uint64_t page;
 
 	for (page = 0; page < PAGES * DEVICES; page++)
-		to[page] = __atomic_load_n(&r->memory[page], __ATOMIC_RELAXED);
+		early[page] = __atomic_load_n(&r->memory[page], __ATOMIC_RELAXED);
 }
 
 static void copy_taken(struct race *r, const uint64_t *early)
@@ -103,15 +107,28 @@ static void copy_taken(struct race *r, const uint64_t *early)
 	}
 }
 
-static void harvest(struct race *r)
+/*
+ * Sync and copy while devices are at their pass, and once more behind it. Return: syncs. The broken
+ * monitor has read its pages before the pass began, and syncs behind the first mark: it needs no
+ * luck to be seen.
+ */
+static uint64_t monitor_pass(struct race *r)
 {
-	static uint64_t before[PAGES * DEVICES];
-	bool early = SILT_FAULT(sync_page_read_early);
+	static uint64_t early[PAGES * DEVICES];
+	bool broken = SILT_FAULT(sync_page_read_early), done = false;
+	uint64_t syncs;
 
-	if (early)
-		copy(r, before);
-	assert_true(silt_sync_run(r->s, 0) >= 0);
-	copy_taken(r, early ? before : NULL);
+	if (broken)
+		read_early(r, early);
+	pthread_barrier_wait(&r->start);
+	while (!__atomic_load_n(&r->marked, __ATOMIC_RELAXED))
+		sched_yield();
+	for (syncs = 0; !done; syncs++) {
+		done = __atomic_load_n(&r->done, __ATOMIC_ACQUIRE) == DEVICES;
+		assert_true(silt_sync_run(r->s, 0) >= 0);
+		copy_taken(r, broken ? early : NULL);
+	}
+	return syncs;
 }
 
 static void test_no_stale_page(void **state)
@@ -135,10 +152,8 @@ static void test_no_stale_page(void **state)
 	}
 	for (pass = 1; pass <= PASSES; pass++) {
 		__atomic_store_n(&r.done, 0, __ATOMIC_RELAXED);
-		pthread_barrier_wait(&r.start);
-		for (; __atomic_load_n(&r.done, __ATOMIC_ACQUIRE) < DEVICES; syncs++)
-			harvest(&r);
-		harvest(&r);
+		__atomic_store_n(&r.marked, false, __ATOMIC_RELAXED);
+		syncs += monitor_pass(&r);
 		assert_memory_equal(r.copy, r.memory, sizeof(r.copy));
 	}
 	for (i = 0; i < DEVICES; i++)
