@@ -53,6 +53,7 @@ struct silt_sync_options {
 				   * but the cap */
 };
 
+/* The cap is for some 31,000 random pages: a longer clear is hardly cheaper by the page. */
 #define SILT_SYNC_CHUNK_PAGES  (UINT64_C(1) << 18)
 #define SILT_SYNC_CLEAR_CAP_NS UINT64_C(10000000)
 

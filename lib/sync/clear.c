@@ -17,6 +17,9 @@
 /* KVM counts the pages of a clear in 32 bits. */
 #define MAX_WORDS (UINT32_MAX / 64)
 
+/* So that what a clear costs is no more than 64 bits hold. */
+#define MAX_EACH_NS INT32_MAX
+
 /* KVM looks at every word of the mask: 1.2 ns each. */
 static uint64_t words_ns(uint64_t words)
 {
@@ -25,23 +28,26 @@ static uint64_t words_ns(uint64_t words)
 
 static bool too_much(const struct sync_clear *clear, const struct sync_clear_limits *limits)
 {
-	uint64_t base = words_ns(clear->n);
+	return clear->n > MAX_WORDS || clear->dirty > limits->max_dirty ||
+	       clear->dirty * limits->each_ns + words_ns(clear->n) > limits->cap_ns;
+}
 
-	return clear->n > MAX_WORDS || clear->dirty > limits->max_dirty || base > limits->cap_ns ||
-	       clear->dirty > (limits->cap_ns - base) / limits->each_ns;
+/* Where much is dirty, it is the word at hand. */
+static uint64_t next_dirty(const uint64_t *words, uint64_t i, uint64_t end)
+{
+	return i < end && words[i] ? i : silt_bitmap_kernels()->next_any(words, i, end);
 }
 
 bool sync_clear_next(const uint64_t *words, uint64_t from, uint64_t end,
 		     const struct sync_clear_limits *limits, struct sync_clear *clear)
 {
-	const struct silt_bitmap_kernels *k = silt_bitmap_kernels();
-	uint64_t i = k->next_any(words, from, end);
+	uint64_t i = next_dirty(words, from, end);
 	struct sync_clear longer;
 
 	if (i == end)
 		return false;
 	*clear = (struct sync_clear){.first = i, .n = 1, .dirty = silt_word_count(words[i])};
-	while ((i = k->next_any(words, i + 1, end)) < end) {
+	while ((i = next_dirty(words, i + 1, end)) < end) {
 		longer = *clear;
 		longer.n = i - clear->first + 1;
 		longer.dirty += silt_word_count(words[i]);
@@ -67,6 +73,8 @@ uint64_t sync_clear_learn(const struct sync_clear_limits *limits, const struct s
 
 	if (seen < SYNC_CLEAR_EACH_NS)
 		seen = SYNC_CLEAR_EACH_NS;
+	if (seen > MAX_EACH_NS)
+		seen = MAX_EACH_NS;
 	if (seen > each && telling)
 		return seen;
 	if (seen > each)

@@ -7,7 +7,7 @@
 /* What one clear may cost. */
 struct sync_clear_limits {
 	uint64_t cap_ns;
-	uint64_t each_ns; /* that a dirty page costs */
+	uint64_t each_ns; /* that a dirty page costs; less than 2^31 */
 	uint64_t max_dirty;
 };
 
