@@ -3,6 +3,7 @@
 """Each deliberate fault of the libraries and of silt blk, and what silt check must say of it.
 
     mutants.py list SOURCE_DIR          the kinds in the sources, one a line
+    mutants.py sync SOURCE_DIR          those of the sync engine, of which no backend is made
     mutants.py run SILT SOURCE_DIR KIND is this one seen, and is what is blamed really wrong?
     mutants.py clean SILT RUNS          quick runs without a fault, each with another seed: all pass
 """
@@ -64,7 +65,7 @@ MISSES = {
 # What only load shows: shadow mode has to see it without the other scenarios.
 LOAD = {"early_mark", "inflight_toggle", "mark_after_replace", "mark_one_in_100_lost"}
 
-# What only a harvest in the right nanoseconds shows.
+# What only a harvest in the right nanoseconds shows; the scenario ends as soon as it does.
 AIMED = {"test_first_no_fence"}
 
 # Faults of what the backend does: a pattern of the reason.
@@ -114,13 +115,16 @@ ELSEWHERE = {
 EXTRA = {"over_log"}
 
 
+def kinds_in(*rooms):
+    """SILT_FAULT(kind) in the sources of rooms."""
+    return {kind for room in rooms for path in room.rglob("*.[ch]") if path.name != "mutant.h"
+            for kind in re.findall(r"SILT_FAULT\((\w+)\)", path.read_text())}
+
+
 def kinds(source):
-    """SILT_FAULT(kind) in the sources of what a backend is made of, and those that go together."""
-    found = set()
-    for room in ("lib/base", "lib/log", "lib/virtq", "lib/vhost", "blk"):
-        for path in sorted((source / room).rglob("*.[ch]")):
-            if path.name != "mutant.h" or room != "lib/base":
-                found |= set(re.findall(r"SILT_FAULT\((\w+)\)", path.read_text()))
+    """Those in the sources of what a backend is made of, and those that go together."""
+    rooms = ("lib/base", "lib/log", "lib/virtq", "lib/vhost", "blk")
+    found = kinds_in(*(source / room for room in rooms))
     return sorted(found | {fault for fault in RESTARTS if set(fault.split(",")) <= found})
 
 
@@ -132,7 +136,7 @@ def check(silt, fault, seed, directory):
         command += [f"--only={RESTARTS[fault]}", "--", silt, "blk", "--sandbox=off",
                     "--socket-path={socket}", "--blk-file={image}", "--num-queues=2"]
     elif fault in AIMED:
-        command += ["--self-test", "--only=shadow/aimed/*", "--time=1s"]
+        command += ["--self-test", "--only=shadow/aimed/*", "--time=5s"]
     else:
         command += ["--self-test", "--quick", "--only=shadow/*" if fault in LOAD else "--only=*"]
     done = subprocess.run(command, cwd=directory, env=env, text=True, capture_output=True,
@@ -240,6 +244,8 @@ def main():
     what, *arguments = sys.argv[1:]
     if what == "list":
         print("\n".join(kinds(pathlib.Path(arguments[0]))))
+    elif what == "sync":
+        print("\n".join(sorted(kinds_in(pathlib.Path(arguments[0], "lib", "sync")))))
     elif what == "run":
         run(os.path.abspath(arguments[0]), pathlib.Path(arguments[1]), arguments[2])
     elif what == "clean":
