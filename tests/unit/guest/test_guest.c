@@ -407,6 +407,31 @@ static void large_and_sparse(void **state)
 	free(present);
 }
 
+static void many_vcpus(void **state)
+{
+	struct guest_program p = {.nranges = 1, .run = 1, .stride = 1, .writes = 10};
+	struct guest_options opt = {.log = GUEST_LOG_MANUAL, .vcpus = GUEST_MAX_VCPUS};
+	struct guest_slot slot = {.bytes = 1000 * GUEST_PAGE, .logged = true};
+	struct guest *g;
+	unsigned int i;
+
+	(void)state;
+	slot.memory = guest_memory_map(slot.bytes);
+	assert_non_null(slot.memory);
+	assert_int_equal(guest_create(&opt, &g), 0);
+	assert_int_equal(guest_slot_set(g, &slot), 0);
+	p.ranges[0].pages = 1000;
+	for (i = 0; i < GUEST_MAX_VCPUS; i++) {
+		p.seed = i;
+		assert_int_equal(guest_program(g, i, &p), 0);
+	}
+	guest_resume(g);
+	assert_int_equal(guest_wait(g), 0);
+	assert_int_equal(guest_writes(g), GUEST_MAX_VCPUS * 10);
+	guest_destroy(g);
+	guest_memory_unmap(slot.memory, slot.bytes);
+}
+
 static void misuse_of_options(void **state)
 {
 	static const struct guest_options wrong[] = {
@@ -522,8 +547,9 @@ int main(void)
 		cmocka_unit_test(writes_the_pattern), cmocka_unit_test(random_reaches_everything),
 		cmocka_unit_test(pause_is_exact),     cmocka_unit_test(drops_what_has_no_memory),
 		cmocka_unit_test(slots_come_and_go),  cmocka_unit_test(large_and_sparse),
-		cmocka_unit_test(misuse_of_options),  cmocka_unit_test(misuse_of_slots),
-		cmocka_unit_test(misuse_of_programs), cmocka_unit_test(failing_ring),
+		cmocka_unit_test(many_vcpus),	      cmocka_unit_test(misuse_of_options),
+		cmocka_unit_test(misuse_of_slots),    cmocka_unit_test(misuse_of_programs),
+		cmocka_unit_test(failing_ring),
 	};
 	struct guest_options opt = {.log = GUEST_LOG_MANUAL, .vcpus = 1};
 	struct guest *g = NULL;
