@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Blocks, slots and KVM's bitmaps on a small fake of KVM. */
 #include <errno.h>
+#include <linux/kvm.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +19,7 @@
 
 #include "fake.h"
 #include "support/rng.h"
+#include "sync/sync_internal.h"
 
 #define PAGE UINT64_C(4096)
 
@@ -347,6 +351,84 @@ static void test_discard(void **state)
 	fake_free(&f);
 }
 
+/*
+ * A KVM that holds the clear of its second slot until a sync has delivered a page of the first, and
+ * that sync at the second until the take is over.
+ */
+struct slow {
+	struct fake fake;
+	struct silt_sync *s;
+	int block, consumer;
+	pthread_t syncer;
+	bool started;
+	bool taken; /* atomic */
+};
+
+static void *sync_once(void *arg)
+{
+	struct slow *slow = arg;
+
+	silt_sync_run(slow->s, slow->consumer);
+	return NULL;
+}
+
+static int slow_ioctl(void *opaque, int fd, unsigned long request, void *arg)
+{
+	struct slow *slow = opaque;
+	struct kvm_dirty_log *log = arg; /* or that of a clear, which begins like it */
+
+	if (request == KVM_CLEAR_DIRTY_LOG && log->slot == 2 && !slow->started) {
+		slow->started = true;
+		fake_write(&slow->fake, 0, 7);
+		if (pthread_create(&slow->syncer, NULL, sync_once, slow))
+			abort();
+		while (!silt_sync_dirty(slow->s, slow->consumer, slow->block, 7, 1))
+			sched_yield();
+	}
+	while (request == KVM_GET_DIRTY_LOG && slow->started && log->slot == 2 &&
+	       !__atomic_load_n(&slow->taken, __ATOMIC_ACQUIRE))
+		sched_yield();
+	return fake_ioctl(&slow->fake, fd, request, arg);
+}
+
+/* What a sync reads behind the clear of a slot is cleared by the next take. */
+static void test_sync_during_clears(void **state)
+{
+	struct silt_sync *s = make_engine(12, 64, 0);
+	struct slow slow = {.s = s};
+	struct silt_sync_kvm opt = {
+		.size = sizeof(opt), .page_shift = 12, .ioctl = slow_ioctl, .opaque = &slow};
+	uint64_t first, unclean;
+
+	(void)state;
+	fake_add(&slow.fake, 1, 64);
+	fake_add(&slow.fake, 2, 64);
+	slow.block = silt_sync_block_add(s, "ram", 64 * PAGE, NULL);
+	slow.consumer = silt_sync_consumer_add(s, false);
+	assert_true(silt_sync_add_kvm(s, &opt) >= 0);
+	/* Slot 1 is read first, and cleared first. */
+	assert_int_equal(add_slot(s, 0, 9, slow.block, 0, 64 * PAGE, 0), 0);
+	assert_int_equal(add_slot(s, 0, 2, slow.block, 64 * PAGE, 64 * PAGE, 0), 1);
+	assert_int_equal(silt_sync_slot_remove(s, 0), 0);
+	assert_int_equal(add_slot(s, 0, 1, slow.block, 0, 64 * PAGE, 0), 0);
+	assert_int_equal(take_all(s, slow.consumer, slow.block), 64);
+	fake_write(&slow.fake, 0, 7);
+	fake_write(&slow.fake, 1, 7);
+	assert_int_equal(silt_sync_run(s, slow.consumer), 1);
+	assert_int_equal(silt_sync_take(s, slow.consumer, slow.block, 0, 1, &first), 1);
+	assert_true(slow.started);
+	unclean = __atomic_load_n(s->blocks[0]->unclean_chunks, __ATOMIC_RELAXED);
+	__atomic_store_n(&slow.taken, true, __ATOMIC_RELEASE);
+	pthread_join(slow.syncer, NULL);
+	assert_int_equal(unclean, 1);
+	assert_true(fake_dirty(&slow.fake, 0, 7));
+	assert_int_equal(silt_sync_take(s, slow.consumer, slow.block, 0, 1, &first), 1);
+	assert_false(fake_dirty(&slow.fake, 0, 7));
+	assert_null(slow.fake.wrong);
+	silt_sync_destroy(s);
+	fake_free(&slow.fake);
+}
+
 /* One page of the engine for each that the granule touches, byte by byte in 4 KiB steps. */
 static void expect(bool *pages, const struct fake *f, uint32_t granule_shift, uint32_t page_shift,
 		   uint64_t offset)
@@ -457,6 +539,7 @@ int main(void)
 		cmocka_unit_test(test_get_clears),
 		cmocka_unit_test(test_what_is_new_is_dirty),
 		cmocka_unit_test(test_discard),
+		cmocka_unit_test(test_sync_during_clears),
 		cmocka_unit_test(test_granules),
 		cmocka_unit_test(test_threads),
 	};
