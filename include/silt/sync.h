@@ -417,7 +417,7 @@ SILT_API int silt_sync_put_back(struct silt_sync *s, int consumer, int block, ui
  * Ranges of any length, 0 included, as in all functions that are given one.
  *
  * Return: pages that were dirty; -errno of KVM_CLEAR_DIRTY_LOG: then they stay dirty. Blocks: as
- * silt_sync_take().
+ * silt_sync_take(), and while a sync runs.
  */
 SILT_API int64_t silt_sync_discard(struct silt_sync *s, int consumer, int block, uint64_t first,
 				   uint64_t n);

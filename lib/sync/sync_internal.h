@@ -12,7 +12,7 @@
  * Locks, taken in this order:
  *     topology  (read) syncs, takes, marks; (write) whatever changes blocks, slots, sources,
  *               consumers
- *     running   one sync at a time
+ *     running   one sync at a time, and no discard beside it
  *     reaping   of the engine: dirty rings, and what was reaped from them. Alone by whoever reaps,
  *               which may be a vCPU's thread: it waits for no change of the topology
  *     clearing  of a block: one take arms a block's pages at a time

@@ -73,25 +73,23 @@ int64_t silt_sync_take(struct silt_sync *s, int consumer, int id, uint64_t from,
 }
 
 /*
- * Armed first, so that an error changes nothing. A sync may have read and delivered pages between
- * that and the end of their bits: what it left unclean is armed then.
+ * Armed first, so that an error changes nothing. No sync runs between that and the end of the bits:
+ * what it delivered would go with them, though it was stored behind the clear.
  */
 static int64_t discard(struct silt_sync *s, struct sync_block *block, int consumer, uint64_t first,
 		       uint64_t n)
 {
-	uint64_t *bits = block->bits[consumer], dirty;
+	uint64_t *bits = block->bits[consumer];
+	int64_t dirty;
 	int ret = sync_arm(s, block, first, n);
 
 	if (ret < 0)
 		return ret;
 	pthread_mutex_lock(&block->lock);
-	dirty = silt_bitmap_count(bits, first, n);
+	dirty = (int64_t)silt_bitmap_count(bits, first, n);
 	silt_bitmap_clear_range(bits, first, n);
 	pthread_mutex_unlock(&block->lock);
-	ret = sync_arm(s, block, first, n);
-	if (ret < 0)
-		put_back(block, consumer, first, n);
-	return ret < 0 ? ret : (int64_t)dirty;
+	return dirty;
 }
 
 int64_t silt_sync_discard(struct silt_sync *s, int consumer, int id, uint64_t first, uint64_t n)
@@ -104,9 +102,11 @@ int64_t silt_sync_discard(struct silt_sync *s, int consumer, int id, uint64_t fi
 	if (!ret)
 		ret = sync_block_range(s, id, first, n, &block);
 	if (!ret) {
+		pthread_mutex_lock(&s->running);
 		pthread_mutex_lock(&block->clearing);
 		ret = discard(s, block, consumer, first, n);
 		pthread_mutex_unlock(&block->clearing);
+		pthread_mutex_unlock(&s->running);
 	}
 	pthread_rwlock_unlock(&s->topology);
 	return ret;

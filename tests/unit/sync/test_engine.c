@@ -351,6 +351,71 @@ static void test_discard(void **state)
 	fake_free(&f);
 }
 
+/* A KVM whose second slot's clear gives a sync the time to deliver a page of the first. */
+struct busy {
+	struct fake fake;
+	struct silt_sync *s;
+	int block, consumer;
+	pthread_t syncer;
+	bool started;
+};
+
+static void *sync_busily(void *arg)
+{
+	struct busy *busy = arg;
+
+	silt_sync_run(busy->s, busy->consumer);
+	return NULL;
+}
+
+static int busy_ioctl(void *opaque, int fd, unsigned long request, void *arg)
+{
+	struct busy *busy = opaque;
+	struct kvm_clear_dirty_log *log = arg;
+	int i;
+
+	if (request == KVM_CLEAR_DIRTY_LOG && log->slot == 2 && !busy->started) {
+		busy->started = true;
+		fake_write(&busy->fake, 0, 7);
+		if (pthread_create(&busy->syncer, NULL, sync_busily, busy))
+			abort();
+		for (i = 0; i < 10000; i++) {
+			if (silt_sync_dirty(busy->s, busy->consumer, busy->block, 7, 1))
+				break;
+			sched_yield();
+		}
+	}
+	return fake_ioctl(&busy->fake, fd, request, arg);
+}
+
+/* A page that is stored to once a discard has armed it is dirty, whenever a sync comes. */
+static void test_sync_during_discard(void **state)
+{
+	struct silt_sync *s = make_engine(12, 64, 0);
+	struct busy busy = {.s = s};
+	struct silt_sync_kvm opt = {
+		.size = sizeof(opt), .page_shift = 12, .ioctl = busy_ioctl, .opaque = &busy};
+
+	(void)state;
+	fake_add(&busy.fake, 1, 64);
+	fake_add(&busy.fake, 2, 64);
+	busy.block = silt_sync_block_add(s, "ram", 128 * PAGE, NULL);
+	busy.consumer = silt_sync_consumer_add(s, false);
+	assert_true(silt_sync_add_kvm(s, &opt) >= 0);
+	assert_true(add_slot(s, 0, 1, busy.block, 0, 64 * PAGE, 0) >= 0);
+	assert_true(add_slot(s, 0, 2, busy.block, 64 * PAGE, 64 * PAGE, 64 * PAGE) >= 0);
+	fake_write(&busy.fake, 1, 7);
+	assert_int_equal(silt_sync_run(s, busy.consumer), 1);
+	assert_true(silt_sync_discard(s, busy.consumer, busy.block, 0, 128) >= 0);
+	assert_true(busy.started);
+	pthread_join(busy.syncer, NULL);
+	assert_int_equal(silt_sync_dirty(s, busy.consumer, busy.block, 0, 128), 1);
+	assert_int_equal(silt_sync_dirty(s, busy.consumer, busy.block, 7, 1), 1);
+	assert_null(busy.fake.wrong);
+	silt_sync_destroy(s);
+	fake_free(&busy.fake);
+}
+
 /*
  * A KVM that holds the clear of its second slot until a sync has delivered a page of the first, and
  * that sync at the second until the take is over.
@@ -539,6 +604,7 @@ int main(void)
 		cmocka_unit_test(test_get_clears),
 		cmocka_unit_test(test_what_is_new_is_dirty),
 		cmocka_unit_test(test_discard),
+		cmocka_unit_test(test_sync_during_discard),
 		cmocka_unit_test(test_sync_during_clears),
 		cmocka_unit_test(test_granules),
 		cmocka_unit_test(test_threads),
