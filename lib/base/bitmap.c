@@ -69,12 +69,13 @@ uint64_t silt_bitmap_next(const uint64_t *map, uint64_t from, uint64_t nbits)
 	if (from >= nbits)
 		return nbits;
 	word = map[i] & bits_from(from);
-	if (!word) {
+	/* Where much is set the next word has it: it is not worth a call. */
+	if (!word && ++i < words && !(word = map[i])) {
 		i = silt_bitmap_kernels()->next_any(map, i + 1, words);
-		if (i == words)
-			return nbits;
-		word = map[i];
+		word = i < words ? map[i] : 0;
 	}
+	if (!word)
+		return nbits;
 	bit = i * 64 + (uint64_t)__builtin_ctzll(word);
 	return bit < nbits ? bit : nbits;
 }
@@ -86,12 +87,12 @@ uint64_t silt_bitmap_next_zero(const uint64_t *map, uint64_t from, uint64_t nbit
 	if (from >= nbits)
 		return nbits;
 	holes = ~map[i] & bits_from(from);
-	if (!holes) {
+	if (!holes && ++i < words && !(holes = ~map[i])) {
 		i = silt_bitmap_kernels()->next_hole(map, i + 1, words);
-		if (i == words)
-			return nbits;
-		holes = ~map[i];
+		holes = i < words ? ~map[i] : 0;
 	}
+	if (!holes)
+		return nbits;
 	bit = i * 64 + (uint64_t)__builtin_ctzll(holes);
 	return bit < nbits ? bit : nbits;
 }
