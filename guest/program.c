@@ -68,13 +68,14 @@ static void write_program(struct program *to, const struct guest_program *p)
 
 int guest_program(struct guest *g, unsigned int vcpu, const struct guest_program *program)
 {
-	struct vcpu *v = &g->vcpus[vcpu];
+	struct vcpu *v;
 	int ret = check_program(program);
 
 	if (ret < 0)
 		return ret;
 	if (vcpu >= g->opt.vcpus)
 		return silt_err(EINVAL, "guest: vCPU %u of %u", vcpu, g->opt.vcpus);
+	v = &g->vcpus[vcpu];
 	if (vcpu_is_running(v))
 		return silt_err(EBUSY, "guest: vCPU %u runs", vcpu);
 	write_program(v->program, program);

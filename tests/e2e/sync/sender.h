@@ -2,6 +2,8 @@
 #ifndef TESTS_E2E_SYNC_SENDER_H
 #define TESTS_E2E_SYNC_SENDER_H
 
+#include <pthread.h>
+
 #include "world.h"
 
 /* One consumer of a world: takes dirty pages and copies them. */

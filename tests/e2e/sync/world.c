@@ -87,6 +87,7 @@ static void choose_options(struct world *w)
 	w->opt.chunk_pages = chunks[rng_below(r, 3)];
 	w->opt.clear_max_dirty = rng_one_in(r, 2) ? 0 : 1 + rng_below(r, 100);
 	w->failing = w->broken == BREAK_NOTHING && rng_one_in(r, 3);
+	w->reap_ms = (uint32_t)rng_below(r, 3);
 	w->vcpus = 1 + (unsigned int)rng_below(r, 2);
 }
 
@@ -107,9 +108,7 @@ static int64_t empty_rings(void *opaque)
 	int64_t ret;
 
 	broken_ring(w);
-	pthread_mutex_lock(&w->changing);
 	ret = silt_sync_ring_reap(w->sync, w->ring);
-	pthread_mutex_unlock(&w->changing);
 	return world_was_failed(w, ret) ? 0 : ret;
 }
 
@@ -177,10 +176,8 @@ void world_add_slot(struct world *w, struct world_slot *slot)
 				    .bytes = slot->is.bytes,
 				    .offset = slot->offset};
 
-	pthread_mutex_lock(&w->changing);
 	must(w, guest_slot_set(w->guest, &slot->is), "slot");
 	slot->id = must(w, silt_sync_slot_add(w->sync, &is), "slot");
-	pthread_mutex_unlock(&w->changing);
 }
 
 static void reap(const struct world *w)
@@ -194,7 +191,6 @@ static void reap(const struct world *w)
 /* What rings still hold of the slot is reaped while the engine knows it. */
 void world_remove_slot(struct world *w, struct world_slot *slot)
 {
-	pthread_mutex_lock(&w->changing);
 	__atomic_fetch_add(&w->removal, 1, __ATOMIC_SEQ_CST);
 	must(w, guest_slot_remove(w->guest, 0, slot->is.number), "slot");
 	if (w->ring >= 0)
@@ -202,7 +198,6 @@ void world_remove_slot(struct world *w, struct world_slot *slot)
 	must(w, silt_sync_slot_remove(w->sync, slot->id), "slot");
 	__atomic_fetch_add(&w->removal, 1, __ATOMIC_SEQ_CST);
 	slot->id = -1;
-	pthread_mutex_unlock(&w->changing);
 }
 
 void world_add_consumer(struct world *w)
@@ -243,6 +238,7 @@ static void add_rings(struct world *w)
 	struct silt_sync_ring ring = {.size = sizeof(ring),
 				      .vm_fd = guest_vm_fd(w->guest),
 				      .ring_bytes = w->ring_bytes,
+				      .reap_ms = w->reap_ms,
 				      .with_bitmap = w->mode == GUEST_LOG_RING_BITMAP,
 				      .ioctl = w->failing ? broken_ioctl : NULL,
 				      .opaque = w};
@@ -286,7 +282,6 @@ int world_open(struct world *w, uint64_t seed, enum guest_log mode, enum world_b
 	w->broken = broken;
 	w->ring = -1;
 	w->rng.state = seed * UINT64_C(0x2545f4914f6cdd1d);
-	pthread_mutex_init(&w->changing, NULL);
 	choose_options(w);
 	ret = open_guest(w);
 	if (ret < 0)
@@ -319,5 +314,4 @@ void world_close(struct world *w)
 		for (c = 0; c < w->consumers; c++)
 			guest_memory_unmap(w->blocks[i].copies[c], w->blocks[i].bytes);
 	}
-	pthread_mutex_destroy(&w->changing);
 }

@@ -2,7 +2,6 @@
 #ifndef TESTS_E2E_SYNC_WORLD_H
 #define TESTS_E2E_SYNC_WORLD_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -51,6 +50,7 @@ struct world {
 	struct rng rng;
 	struct silt_sync_options opt;
 	uint32_t ring_bytes;
+	uint32_t reap_ms;
 	unsigned int vcpus;
 	unsigned int consumers;
 	struct guest *guest;
@@ -58,8 +58,6 @@ struct world {
 	int ring; /* the source's id, or negative */
 	struct world_block blocks[WORLD_BLOCKS];
 	struct world_slot slots[WORLD_SLOTS];
-	/* A monitor changes slots in KVM and in its own books at once: nobody reaps in between. */
-	pthread_mutex_t changing;
 	bool failing;	    /* some of KVM's ioctls fail ... */
 	bool healed;	    /* ... until this is set; atomic */
 	unsigned int calls; /* of ioctls; atomic */
