@@ -39,4 +39,28 @@ struct bench_blk_options {
  */
 int bench_blk(const struct bench_blk_options *opt);
 
+#define BENCH_SYNC_MAX_THREADS 64
+
+struct bench_sync_options {
+	const char *topology;
+	const char *pattern;  /* or NULL for all */
+	const char *json;     /* write the result here, or NULL */
+	double seconds;	      /* about how long to measure, beside the guest's writing */
+	unsigned int threads; /* more than 1: what they gain, too */
+	bool sizes;	      /* also guests of other sizes */
+	bool progress;
+};
+
+/*
+ * Measure a sync beside other ways of doing it, print tables, write the JSON file.
+ *
+ * Return: 0, or -errno with silt_errmsg() set: no memory, an error of KVM, or two ways that do not
+ * come to the same result (-EPROTO).
+ * Blocks: for about opt->seconds.
+ */
+int bench_sync(const struct bench_sync_options *opt);
+
+/* Whether there is such a topology, or with NULL such a pattern. */
+bool bench_sync_has(const char *topology, const char *pattern);
+
 #endif

@@ -14,6 +14,7 @@
 
 static const char usage[] =
 	"Usage: silt bench blk [OPTION]...\n"
+	"       silt bench sync [OPTION]... (see silt bench sync --help)\n"
 	"\n"
 	"Measure silt blk against qemu-storage-daemon, if that is installed: the same image, the\n"
 	"same driver, in rounds that take turns. Requests are random, 4 KiB and 64 KiB, reads and\n"
@@ -182,8 +183,10 @@ int cmd_bench(int argc, char **argv)
 		fputs(usage, stdout);
 		return TOOL_OK;
 	}
+	if (argc > 1 && !strcmp(argv[1], "sync"))
+		return bench_sync_command(argc - 1, argv + 1);
 	if (argc < 2 || strcmp(argv[1], "blk") != 0)
-		return tool_usage_error("bench", "which benchmark? There is: blk");
+		return tool_usage_error("bench", "which benchmark? There are: blk, sync");
 	argc--;
 	argv++;
 	while ((c = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
