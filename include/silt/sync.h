@@ -138,7 +138,8 @@ SILT_API int silt_sync_slot_add(struct silt_sync *s, const struct silt_sync_slot
  * silt_sync_slot_remove() - a slot is no more
  *
  * Its pages become dirty for every consumer: what its sources knew of them is gone. Call it once
- * nothing can write through the slot any more.
+ * nothing can write through the slot any more. Syncs and takes that come between KVM's removal and
+ * this one fail with what KVM says of a slot that it does not know; they lose nothing.
  *
  * Return: 0. Blocks: while syncs and takes run.
  */
