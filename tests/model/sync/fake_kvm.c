@@ -426,6 +426,7 @@ static int clear(struct fake_kvm *kvm, const struct kvm_clear_dirty_log *arg)
 	}
 	judge_clear(kvm, slot, arg, dirty);
 	kvm->clears++;
+	kvm->cleared += dirty;
 	return 0;
 }
 

@@ -78,9 +78,10 @@ struct fake_kvm {
 	struct fake_kvm_vcpu vcpus[FAKE_KVM_VCPUS];
 	unsigned int nvcpus;
 	struct fake_kvm_failure failure;
-	uint64_t clears; /* that went well */
-	uint64_t resets; /* entries of rings */
-	bool attached;	 /* the engine has a source that reads it */
+	uint64_t clears;  /* that went well */
+	uint64_t cleared; /* pages */
+	uint64_t resets;  /* entries of rings */
+	bool attached;	  /* the engine has a source that reads it */
 	/* Called before and after what an ioctl does: other vCPUs run meanwhile. May be NULL. */
 	void (*meanwhile)(void *opaque);
 	void *opaque;

@@ -56,6 +56,61 @@ static void expect_armed(struct world *w, const struct block *b, uint64_t page)
 	}
 }
 
+/* Does group @group of 64 pages of a slot have pages to clear? How many? */
+static uint64_t unclean_in(const struct fake_kvm_slot *k, uint64_t group)
+{
+	uint64_t page, n = 0;
+
+	for (page = group * 64; page < group * 64 + 64 && page < k->pages; page++)
+		n += k->reported[page] != FAKE_KVM_UNREAD;
+	return n;
+}
+
+/* Clears of groups [@group, @end) of a slot: each as long as it may be. */
+static uint64_t fewest_clears(const struct world *w, const struct fake_kvm_slot *k, uint64_t group,
+			      uint64_t end)
+{
+	uint64_t limit = w->opt.clear_max_dirty ? w->opt.clear_max_dirty : UINT64_MAX;
+	uint64_t clears = 0, dirty = 0, more;
+
+	for (; group < end; group++) {
+		more = unclean_in(k, group);
+		if (!more)
+			continue;
+		if (!dirty || dirty + more > limit) {
+			clears++;
+			dirty = 0;
+		}
+		dirty += more;
+	}
+	return clears;
+}
+
+/* The clears that the chunk of a page needs at most, in all slots that show a part of it. */
+static uint64_t clears_of_chunk(struct world *w, const struct block *b, uint64_t page)
+{
+	/* Neither number of units is so large that it wraps: blocks are small. */
+	uint64_t start = page / chunk_pages(w) * chunk_pages(w) * w->page_units;
+	uint64_t end = start + chunk_pages(w) * w->page_units, clears = 0;
+	uint64_t group = 64 * w->granule_units;
+	unsigned int i;
+
+	for (i = 0; w->kvm_source != NONE && i < MAX_SLOTS; i++) {
+		const struct slot *s = &w->slots[i];
+		uint64_t from, to;
+
+		if (s->id == NONE || !s->logged || &w->blocks[s->block] != b)
+			continue;
+		from = start > s->offset ? start - s->offset : 0;
+		to = end < s->offset + s->units ? end : s->offset + s->units;
+		if (to <= s->offset || from >= s->units)
+			continue;
+		to -= s->offset;
+		clears += fewest_clears(w, slot_in_kvm(w, s), from / group, (to - 1) / group + 1);
+	}
+	return clears;
+}
+
 static void read_page(struct world *w, struct block *b, int consumer, uint64_t page)
 {
 	uint64_t unit = page * w->page_units;
@@ -70,7 +125,7 @@ static bool clear_has_failed(struct world *w, int64_t got, const char *what)
 		return false;
 	expect(w, got, -w->kvm.failure.error, what);
 	memset(&w->kvm.failure, 0, sizeof(w->kvm.failure));
-	w->clear_failed = true;
+	w->failed_clears++;
 	return true;
 }
 
@@ -79,6 +134,7 @@ static uint64_t take(struct world *w, struct block *b, int consumer, uint64_t fr
 		     uint64_t *first)
 {
 	uint64_t want_first, want = next_run(w, b, consumer, from, max, &want_first), page;
+	uint64_t clears = w->kvm.clears, most = want ? clears_of_chunk(w, b, want_first) : 0;
 	int64_t got = silt_sync_take(w->sync, consumer, b->id, from, max, first);
 
 	say(w, "consumer %d takes of block %d from %lu, at most %lu: %ld", consumer, b->id, from,
@@ -88,6 +144,8 @@ static uint64_t take(struct world *w, struct block *b, int consumer, uint64_t fr
 	expect(w, got, (int64_t)want, "silt_sync_take()");
 	if (got > 0)
 		expect(w, (int64_t)*first, (int64_t)want_first, "the first page taken");
+	if (w->kvm.clears - clears > most)
+		differs(w, "a take clears %lu times, not %lu", w->kvm.clears - clears, most);
 	if (w->wrong[0])
 		return 0;
 	for (page = want_first; page < want_first + want; page++) {

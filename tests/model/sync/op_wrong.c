@@ -69,6 +69,13 @@ static void wrong_slot(struct world *w, const struct block *b)
 	slot.offset = b->units * UNIT;
 	refused(w, silt_sync_slot_add(w->sync, &slot), ERANGE, "a slot behind its block");
 	slot = right;
+	if (w->kvm_source != NONE && w->granule_units > 1 && b->units >= w->granule_units) {
+		slot.offset = 0;
+		slot.flags = SILT_SYNC_SLOT_LOGGED;
+		slot.gpa += UNIT;
+		refused(w, silt_sync_slot_add(w->sync, &slot), EINVAL, "half a page of the host");
+		slot = right;
+	}
 	slot.offset = -g;
 	refused(w, silt_sync_slot_add(w->sync, &slot), ERANGE, "an offset that wraps");
 }

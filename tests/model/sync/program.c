@@ -113,6 +113,16 @@ static void expect_rest(struct world *w)
 	}
 }
 
+static void expect_stats(struct world *w)
+{
+	struct silt_sync_stats stats = {.size = sizeof(stats)};
+
+	expect(w, silt_sync_stats(w->sync, &stats), 0, "silt_sync_stats()");
+	expect(w, (int64_t)stats.clears, (int64_t)(w->kvm.clears + w->failed_clears),
+	       "stats: clears");
+	expect(w, (int64_t)stats.cleared_pages, (int64_t)w->kvm.cleared, "stats: cleared pages");
+}
+
 static void end(struct world *w)
 {
 	int c;
@@ -134,6 +144,7 @@ static void end(struct world *w)
 			take_everything(w, c);
 	}
 	expect_rest(w);
+	expect_stats(w);
 	model_compare_bits(w);
 }
 

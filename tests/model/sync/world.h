@@ -116,8 +116,8 @@ struct world {
 	bool consumers[MAX_CONSUMERS]; /* by the engine's number */
 	struct source sources[MAX_SOURCES];
 	uint32_t version;
-	bool clear_failed; /* ever */
-	struct rng rng;	   /* of the operation under way */
+	uint64_t failed_clears;
+	struct rng rng; /* of the operation under way */
 	struct rng meanwhile_rng;
 	bool meanwhile;	 /* vCPUs write while an ioctl is under way */
 	bool spoiled;	 /* by op_break */
