@@ -8,11 +8,13 @@
 #define BLOCK_WORDS (BLOCK_LINES * LINE_WORDS)
 
 /*
- * Where more than this part of a block's lines are dirty, to look for them costs more than it
- * saves: the blocks behind it are merged whole, all but each 16th.
+ * Where more than this part of a block's lines are dirty, to look for them costs about as much as
+ * to merge them all: the blocks behind it are merged whole, and then a small one says whether that
+ * is still so.
  */
 #define DENSE_PART    4
 #define STREAM_BLOCKS 15
+#define PROBE_WORDS   (BLOCK_WORDS / 8)
 
 /* A line of @src, two vectors; with a @shift its words begin inside those of @src. */
 struct line {
@@ -100,16 +102,22 @@ AVX2 static inline uint64_t merge_words(uint64_t *dst, const uint64_t *src, unsi
 	return count;
 }
 
+/* As many of @n words, rounded down to lines. */
+static inline unsigned int at_most(unsigned int words, uint64_t n)
+{
+	return n < words ? (unsigned int)(n / LINE_WORDS * LINE_WORDS) : words;
+}
+
 AVX2 static inline ALWAYS uint64_t merge_any(uint64_t *dst, const uint64_t *src, unsigned int shift,
 					     uint64_t n)
 {
 	uint64_t i = words_to_line(dst, n), count = merge_words(dst, src, shift, i);
 	__m256i total = _mm256_setzero_si256();
-	unsigned int streaming = 0, words;
+	unsigned int streaming = 0, words, look = BLOCK_WORDS;
 	struct dirty list;
 
 	for (; i + LINE_WORDS <= n; i += words) {
-		words = n - i < BLOCK_WORDS ? (n - i) / LINE_WORDS * LINE_WORDS : BLOCK_WORDS;
+		words = at_most(streaming ? BLOCK_WORDS : look, n - i);
 		if (streaming) {
 			total = merge_lines(total, &dst[i], &src[i], shift, words);
 			streaming--;
@@ -118,10 +126,12 @@ AVX2 static inline ALWAYS uint64_t merge_any(uint64_t *dst, const uint64_t *src,
 		find_dirty(&list, &src[i], shift, words);
 		if (list.n <= words / LINE_WORDS / DENSE_PART) {
 			total = merge_dirty(total, &list, &dst[i], &src[i], shift);
+			look = BLOCK_WORDS;
 			continue;
 		}
 		total = merge_lines(total, &dst[i], &src[i], shift, words);
 		streaming = STREAM_BLOCKS;
+		look = PROBE_WORDS;
 	}
 	return count + sum(total) + merge_words(&dst[i], &src[i], shift, n - i);
 }
