@@ -60,6 +60,27 @@ static void mark_some(struct world *w, struct source *src)
 		device_mark(w, src, pick(w, WINDOW));
 }
 
+/* A device goes over to a log that is refused then, and back: what it marked there counts. */
+static void try_log(struct world *w, struct source *src, const struct silt_sync_log_file *file)
+{
+	struct device_log *log = &src->log, old = *log;
+	uint64_t bytes = file->offset + file->bytes;
+
+	log->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd, 0);
+	if (log->map == MAP_FAILED) {
+		differs(w, "%s: a log of %lu bytes cannot be mapped", src->name, file->bytes);
+	} else {
+		log->offset = file->offset;
+		if (log->bytes > file->bytes)
+			log->bytes = file->bytes;
+		mark_some(w, src);
+		munmap(log->map, bytes);
+	}
+	log->map = old.map;
+	log->offset = old.offset;
+	log->bytes = old.bytes;
+}
+
 static void use_log(struct device_log *log, const struct silt_sync_log_file *file)
 {
 	if (log->map) {
@@ -85,8 +106,11 @@ int device_replace(void *opaque, const struct silt_sync_log_file *file)
 	/* The devices run on while they are told, one after the other. */
 	mark_some(w, src);
 	src->log.refuse = 0;
-	if (refuse)
+	if (refuse) {
+		if (src->log.map)
+			try_log(w, src, file);
 		return -refuse;
+	}
 	if (src->log.replaced)
 		differs(w, "%s: replaced twice in one call", src->name);
 	if (!(fcntl(file->fd, F_GET_SEALS) & F_SEAL_SHRINK))

@@ -310,6 +310,13 @@ static struct fake_kvm_slot *named(struct fake_kvm *kvm, uint32_t id, int *error
 	return *error ? NULL : slot;
 }
 
+/* The kernel copies whole words. What lies behind a slot's last page is nobody's business. */
+static void fill_last_word(const struct fake_kvm_slot *slot, uint64_t *out)
+{
+	if (slot->pages % 64)
+		out[slot->pages / 64] |= UINT64_MAX << slot->pages % 64;
+}
+
 /* What a read that failed may have given has no need to be cleared, but may be. */
 static void note_read(const struct fake_kvm *kvm, struct fake_kvm_slot *slot, uint64_t page)
 {
@@ -349,6 +356,8 @@ static int get(struct fake_kvm *kvm, const struct kvm_dirty_log *arg, uint64_t p
 			slot->armed[page] = 1;
 		}
 	}
+	if (part > slot->pages)
+		fill_last_word(slot, out);
 	return 0;
 }
 

@@ -59,15 +59,21 @@ static int add_kvm(struct world *w, struct source *src)
 
 static int add_log(struct world *w, struct source *src)
 {
-	struct silt_sync_log opt = {
+	const struct silt_sync_log opt = {
 		.size = sizeof(opt),
 		.name = src->name,
 		.address_space = src->space,
 		.replace = device_replace,
 		.opaque = src,
 	};
+	int error;
 
 	src->kind = SOURCE_LOG;
+	if (!pick(w, 6)) {
+		error = errors[pick(w, 3)];
+		src->log.refuse = error;
+		expect(w, silt_sync_add_log(w->sync, &opt), -error, "silt_sync_add_log()");
+	}
 	return silt_sync_add_log(w->sync, &opt);
 }
 
