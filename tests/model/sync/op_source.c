@@ -239,43 +239,41 @@ static void reap_fails(struct world *w)
 	memset(&w->kvm.failure, 0, sizeof(w->kvm.failure));
 }
 
-static void kvm_fails(struct world *w)
+static void let_kvm_fail(struct world *w)
 {
-	bool rings = fake_kvm_has_rings(&w->kvm);
+	bool rings = fake_kvm_has_rings(&w->kvm) && pick(w, 2);
 
-	w->kvm.failure.error = errors[pick(w, 3)];
-	w->kvm.failure.request = KVM_GET_DIRTY_LOG;
-	if (rings && pick(w, 2)) {
-		w->kvm.failure.request = KVM_RESET_DIRTY_RINGS;
-		if (pick(w, 2)) {
-			reap_fails(w);
-			return;
-		}
-	} else {
-		w->kvm.failure.after = (unsigned int)pick(w, 3);
-	}
+	w->kvm.failure = (struct fake_kvm_failure){
+		.request = rings ? KVM_RESET_DIRTY_RINGS : KVM_GET_DIRTY_LOG,
+		.after = rings ? 0 : (unsigned int)pick(w, 3),
+		.error = errors[pick(w, 3)],
+	};
 	say(w, "request %#lx is going to fail, after %u", w->kvm.failure.request,
 	    w->kvm.failure.after);
-	op_sync(w);
 }
 
-static void own_fails(struct world *w, struct source *src)
+static void let_own_fail(struct world *w, struct source *src)
 {
 	src->own.fail = errors[pick(w, 3)];
 	src->own.fail_after = (unsigned int)pick(w, 2);
 	say(w, "%s is going to fail, after %u", src->name, src->own.fail_after);
-	op_sync(w);
-	src->own.fail = 0;
 }
 
+/* One source fails, or two: the first one's error is told. */
 void op_read_fails(struct world *w)
 {
 	struct source *own = pick_source(w, SOURCE_OWN);
+	uint64_t which = 1 + pick(w, 3);
 
-	if (w->kvm_source != NONE && (!own || pick(w, 2)))
-		kvm_fails(w);
-	else if (own)
-		own_fails(w, own);
+	if (own && which & 1)
+		let_own_fail(w, own);
+	if (w->kvm_source != NONE && which & 2)
+		let_kvm_fail(w);
+	if (w->kvm.failure.request == KVM_RESET_DIRTY_RINGS && pick(w, 2))
+		reap_fails(w);
+	op_sync(w);
+	if (own)
+		own->own.fail = 0;
 }
 
 /* An entry that KVM would never write: nothing may come of it but an error. */

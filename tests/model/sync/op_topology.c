@@ -257,7 +257,8 @@ void op_slot_remove(struct world *w)
 		return;
 	if (rings && pick(w, 2))
 		reap(w);
-	if (rings_name(w, s))
+	/* With a source the engine looks into the rings once more, while it knows the slot. */
+	if (!rings && rings_name(w, s))
 		w->rings_unsure = w->rings_stale = w->rings_strange = true;
 	if (w->has_kvm)
 		fake_kvm_slot_remove(&w->kvm, s->space << 16 | s->number);
@@ -265,9 +266,6 @@ void op_slot_remove(struct world *w)
 	expect(w, silt_sync_slot_remove(w->sync, s->id), 0, "silt_sync_slot_remove()");
 	model_mark(w, &w->blocks[s->block], s->offset, s->units);
 	s->id = NONE;
-	/* What names the slot is out of the rings before another has its number. */
-	if (rings)
-		reap(w);
 }
 
 /*

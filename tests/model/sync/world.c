@@ -73,9 +73,14 @@ static void choose_options(struct world *w, struct rng *rng)
 	w->page_units = w->opt.page_shift ? UINT64_C(1) << (w->opt.page_shift - UNIT_SHIFT) : 1;
 }
 
+/* Guest memory that one page of 4 KiB of a log stands for: logs are made of whole ones. */
+#define LOG_STEP (UNIT * 8 * UNIT)
+
 static void choose_places(struct world *w, struct rng *rng)
 {
-	static const uint64_t bases[] = {0, 0, UINT64_C(1) << 32, UINT64_C(1) << 36};
+	/* In two of them a log has to grow for slots in the upper half of the window. */
+	static const uint64_t bases[] = {0, LOG_STEP - WINDOW / 2 * UNIT, UINT64_C(1) << 32,
+					 (UINT64_C(1) << 36) + LOG_STEP - WINDOW / 2 * UNIT};
 	unsigned int i;
 
 	for (i = 0; i < SPACES; i++)
