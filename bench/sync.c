@@ -24,11 +24,21 @@ struct sync_row *sync_result_add(struct sync_result *r, enum sync_pattern patter
 	return row;
 }
 
-struct sync_figure sync_figure_of(double *ms, unsigned int n)
+struct sync_figure sync_figure_of(const double *ms, const double *silt, unsigned int n)
 {
-	double median = stats_median(ms, n);
+	double sorted[SYNC_MAX_ROUNDS], ratios[SYNC_MAX_ROUNDS];
+	struct sync_figure f = {.rounds = n};
+	unsigned int i;
 
-	return (struct sync_figure){.ms = median, .min = ms[0], .max = ms[n - 1], .rounds = n};
+	for (i = 0; i < n; i++) {
+		sorted[i] = ms[i];
+		ratios[i] = silt[i] > 0 ? ms[i] / silt[i] : 0;
+	}
+	f.ms = stats_median(sorted, n);
+	f.min = sorted[0];
+	f.max = sorted[n - 1];
+	f.ratio = stats_median(ratios, n);
+	return f;
 }
 
 void sync_bench_mark(struct sync_bench *b)
@@ -69,6 +79,7 @@ void sync_bench_destroy(struct sync_bench *b)
 	sync_world_destroy(&b->world);
 }
 
+/* The ends of slots too, where two of them may share a word. */
 static void make_marks(struct sync_bench *b, enum sync_pattern pattern)
 {
 	const struct sync_topology *t = &b->topology;
@@ -76,9 +87,12 @@ static void make_marks(struct sync_bench *b, enum sync_pattern pattern)
 	unsigned int i;
 
 	memset(b->marks.words, 0, b->marks.n * sizeof(*b->marks.words));
-	for (i = 0; i < t->nbig; i++)
+	for (i = 0; i < t->nbig && pattern != SYNC_CLEAN; i++) {
 		sync_pattern_fill(pattern, b->marks.words, t->slots[i].gpa, t->slots[i].pages,
 				  writes * (t->slots[i].pages / 64) / (t->pages / 64), &seed);
+		silt_bitmap_set(b->marks.words, t->slots[i].gpa);
+		silt_bitmap_set(b->marks.words, t->slots[i].gpa + t->slots[i].pages - 1);
+	}
 	b->result->device[pattern] = silt_bitmap_count(b->marks.words, 0, t->log_pages);
 }
 

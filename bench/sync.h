@@ -14,6 +14,7 @@
 struct sync_figure {
 	double ms, min, max;
 	unsigned int rounds; /* 0: not measured */
+	double ratio;	     /* to silt's, round by round: what disturbs one disturbs the other */
 };
 
 /* A step of a sync with a pattern, or one of the loops that it is made of. */
@@ -79,8 +80,8 @@ struct sync_bench {
 struct sync_row *sync_result_add(struct sync_result *r, enum sync_pattern pattern,
 				 const char *step);
 
-/* Of @n values, which are sorted. */
-struct sync_figure sync_figure_of(double *ms, unsigned int n);
+/* Of @n rounds of one way, beside silt's. */
+struct sync_figure sync_figure_of(const double *ms, const double *silt, unsigned int n);
 
 /* The parts of a run, each for about @seconds. Return: 0 or -errno. */
 int sync_bench_syncs(struct sync_bench *b, enum sync_pattern pattern, double seconds);

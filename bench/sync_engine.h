@@ -23,8 +23,11 @@ void sync_engine_destroy(struct sync_engine *e);
 /* Nothing is dirty for the consumer, as if all of it had been sent; KVM does not hear of it. */
 int sync_engine_reset(struct sync_engine *e);
 
-/* One sync. */
+/* One sync, of an engine with one thread. */
 int sync_engine_run(struct sync_engine *e, struct sync_sample *sample);
+
+/* One, with any number of threads: how long its merges took by the clock. */
+int sync_engine_merge(struct sync_engine *e, double *ms);
 
 /*
  * Take runs from page @from of a block on, until page @last is taken; runs go into @taken, if it is

@@ -26,6 +26,29 @@ static void add_figure(struct json_object *o, const char *key, const struct sync
 	json_object_object_add(o, key, f->rounds ? json_object_new_double(f->ms) : NULL);
 }
 
+/* Minima and maxima, and each way's ratio to silt, round by round. */
+static void add_spread(struct json_object *o, const struct sync_row *row)
+{
+	static const char *const keys[SYNC_WAYS][3] = {
+		{"silt_min_ms", "silt_max_ms", NULL},
+		{"limit_min_ms", "limit_max_ms", "limit_ratio"},
+		{"merged_min_ms", "merged_max_ms", "merged_ratio"},
+		{"per_page_min_ms", "per_page_max_ms", "per_page_ratio"},
+	};
+	const struct sync_figure *f = row->figures;
+	unsigned int way;
+
+	for (way = 0; way < SYNC_WAYS; way++) {
+		if (!f[way].rounds)
+			continue;
+		add_number(o, keys[way][0], f[way].min);
+		add_number(o, keys[way][1], f[way].max);
+		if (keys[way][2])
+			add_number(o, keys[way][2], f[way].ratio);
+	}
+	add_count(o, "rounds", f[SYNC_SILT].rounds);
+}
+
 static struct json_object *row_json(const struct sync_result *r, const struct sync_row *row)
 {
 	struct json_object *o = json_object_new_object();
@@ -41,9 +64,7 @@ static struct json_object *row_json(const struct sync_result *r, const struct sy
 	add_count(o, "merged_clears", row->clears[SYNC_MERGED]);
 	add_count(o, "per_page_clears", row->clears[SYNC_PER_PAGE]);
 	add_number(o, "longest_ioctl_us", row->longest_us);
-	add_number(o, "silt_min_ms", row->figures[SYNC_SILT].min);
-	add_number(o, "silt_max_ms", row->figures[SYNC_SILT].max);
-	add_count(o, "rounds", row->figures[SYNC_SILT].rounds);
+	add_spread(o, row);
 	return o;
 }
 
@@ -68,6 +89,9 @@ static struct json_object *scale_json(const struct sync_scale *s)
 	add_count(o, "threads", s->threads);
 	add_figure(o, "silt_ms", &s->silt);
 	add_figure(o, "limit_ms", &s->limit);
+	add_number(o, "silt_min_ms", s->silt.min);
+	add_number(o, "limit_min_ms", s->limit.min);
+	add_number(o, "limit_ratio", s->limit.ratio);
 	return o;
 }
 

@@ -9,9 +9,10 @@
 /* What monitors clear at a time, if slices are not shorter: 1 GiB. */
 #define MONITOR_CHUNK (UINT64_C(1) << 18)
 
-#define MIN_SHIFT 12
-#define MAX_SHIFT 20
-#define MAX_WAYS  (1 + MAX_SHIFT - MIN_SHIFT + 1)
+#define MIN_SHIFT  12
+#define MAX_SHIFT  20
+#define SHIFT_STEP 2
+#define MAX_WAYS   (1 + (MAX_SHIFT - MIN_SHIFT) / SHIFT_STEP + 1)
 
 /*
  * Memory gets dirty once, so it is cut into slices, which the ways of clearing take in turns. What
@@ -49,7 +50,7 @@ static void plan(struct lazy *l)
 	unsigned int shift = (unsigned int)__builtin_ctzll(l->slice);
 
 	l->monitor_chunk = l->slice < MONITOR_CHUNK ? l->slice : MONITOR_CHUNK;
-	for (l->nways = 1; shift >= MIN_SHIFT; shift--)
+	for (l->nways = 1; shift >= MIN_SHIFT; shift -= SHIFT_STEP)
 		l->ways[l->nways++].shift = shift;
 }
 
@@ -85,15 +86,16 @@ static int take_slice(struct lazy *l, const struct slice *s)
 {
 	struct sync_bench *b = l->bench;
 	const struct sync_slot_at *slot = &b->topology.slots[s->slot];
-	uint64_t first = slot->offset + s->first, last, start = bench_now_ns();
+	uint64_t first = slot->offset + s->first, last, start;
 	int64_t takes = 0;
 
+	start = bench_thread_ns();
 	if (last_dirty(b->taken[slot->block].words, first, l->slice, &last))
 		takes = sync_engine_take(&b->engine, slot->block, first, last, NULL);
 	if (takes < 0)
 		return (int)takes;
 	l->takes += (uint64_t)takes;
-	l->takes_ns += (double)(bench_now_ns() - start - b->world.call_ns);
+	l->takes_ns += (double)(bench_thread_ns() - start) - b->world.call_ns;
 	return 0;
 }
 
@@ -108,11 +110,11 @@ static int clear_slice(struct lazy *l, struct clearing *way, const struct slice 
 		return 0;
 	sync_world_reset(w);
 	ret = way->shift ? clear_chunks(l, s, way->shift) : take_slice(l, s);
-	way->page_ns[way->n++] = (double)w->clear_ns / (double)dirty;
+	way->page_ns[way->n++] = w->clear_ns / (double)dirty;
 	way->dirty += dirty;
 	way->clears += w->nclears;
-	if (way->longest_us < (double)w->longest_ns / 1e3)
-		way->longest_us = (double)w->longest_ns / 1e3;
+	if (way->longest_us < w->longest_ns / 1e3)
+		way->longest_us = w->longest_ns / 1e3;
 	return ret;
 }
 
@@ -178,9 +180,10 @@ static void add_chunking(struct lazy *l, enum sync_pattern pattern, struct clear
 	};
 }
 
-static struct sync_figure once(double ms)
+static struct sync_figure once(double ms, double silt)
 {
-	return (struct sync_figure){.ms = ms, .min = ms, .max = ms, .rounds = 1};
+	return (struct sync_figure){
+		.ms = ms, .min = ms, .max = ms, .rounds = 1, .ratio = silt > 0 ? ms / silt : 0};
 }
 
 /* Blocks that monitors go through page by page were cleared by the sync. */
@@ -192,7 +195,7 @@ static void fill_row(const struct lazy *l, struct sync_row *row, unsigned int fr
 	const struct sync_chunking *c;
 
 	for (c = &r->chunkings[from]; c < &r->chunkings[r->nchunkings]; c++) {
-		struct sync_figure figure = once(c->ms);
+		struct sync_figure figure = once(c->ms, r->chunkings[from].ms);
 
 		if (!c->chunk_pages) {
 			row->figures[SYNC_SILT] = figure;
@@ -220,7 +223,7 @@ static int take_firmware(struct sync_bench *b, struct sync_row *row)
 	sync_world_reset(&b->world);
 	for (i = SYNC_BIG_BLOCKS; i < t->nblocks && ret >= 0; i++)
 		ret = sync_engine_take(&b->engine, i, 0, t->blocks[i].pages - 1, NULL);
-	row->figures[SYNC_SILT].ms += (double)b->world.clear_ns / 1e6;
+	row->figures[SYNC_SILT].ms += b->world.clear_ns / 1e6;
 	row->clears[SYNC_SILT] += b->world.nclears;
 	return ret < 0 ? (int)ret : 0;
 }

@@ -10,7 +10,7 @@
 
 static double ms_since(uint64_t start)
 {
-	return (double)(bench_now_ns() - start) / 1e6;
+	return (double)(bench_thread_ns() - start) / 1e6;
 }
 
 int sync_reference_create(struct sync_reference *r, struct sync_world *w, uint64_t *log)
@@ -76,13 +76,13 @@ static int get(struct sync_reference *r, unsigned int slot)
 
 static int get_all(struct sync_reference *r, struct sync_sample *sample)
 {
-	uint64_t start = bench_now_ns();
 	unsigned int i;
 	int ret = 0;
 
+	sync_world_reset(r->world);
 	for (i = 0; i < r->world->topology->nslots && !ret; i++)
 		ret = get(r, i);
-	sample->ms[SYNC_GET] = ms_since(start);
+	sample->ms[SYNC_GET] = r->world->get_ns / 1e6;
 	return ret;
 }
 
@@ -122,7 +122,7 @@ static void list_slot(struct sync_reference *r, unsigned int slot)
 static double list_slots(struct sync_reference *r, bool by_words)
 {
 	const struct sync_topology *t = r->world->topology;
-	uint64_t start = bench_now_ns();
+	uint64_t start = bench_thread_ns();
 	unsigned int i;
 
 	for (i = 0; i < t->nslots; i++) {
@@ -199,7 +199,7 @@ static void log_slot(struct sync_reference *r, const struct sync_slot_at *slot, 
 static void take_log(struct sync_reference *r, enum sync_way way, struct sync_sample *sample)
 {
 	const struct sync_topology *t = r->world->topology;
-	uint64_t start = bench_now_ns();
+	uint64_t start = bench_thread_ns();
 	unsigned int i;
 
 	for (i = 0; i < t->nslots; i++)
@@ -212,7 +212,7 @@ static void take_log(struct sync_reference *r, enum sync_way way, struct sync_sa
 static void merge_blocks(struct sync_reference *r, struct sync_sample *sample)
 {
 	const struct sync_topology *t = r->world->topology;
-	uint64_t start = bench_now_ns();
+	uint64_t start = bench_thread_ns();
 	unsigned int i;
 
 	for (i = 0; i < t->nblocks; i++) {
@@ -265,38 +265,62 @@ static int clear_slots(struct sync_reference *r, unsigned int block)
 	return ret;
 }
 
-/* Main memory is not to be written again for each round: its clears are charged. */
-static int harvest_pages(struct sync_reference *r, unsigned int block, enum sync_way way,
-			 struct sync_sample *sample)
+static void count_page(void *opaque, uint64_t page)
 {
-	const struct sync_topology *t = r->world->topology;
-	struct page_clear c = {.reference = r, .block = block};
-	uint64_t pages = t->blocks[block].pages;
+	uint64_t *pages = opaque;
 
-	r->world->clears = block < SYNC_BIG_BLOCKS ? SYNC_CLEARS_CHARGED : SYNC_CLEARS_DONE;
+	(void)page;
+	(*pages)++;
+}
+
+/* Main memory is not to be written again for each round: its clears are charged. */
+static int harvest_memory(struct sync_reference *r, unsigned int block, enum sync_way way,
+			  struct sync_sample *sample)
+{
+	uint64_t cleared = 0;
+	int ret = 0;
+
 	sample->pages += ref_per_page(r->blocks[block].words, 0, r->list[0].words, r->base[block],
-				      pages, way == SYNC_PER_PAGE ? clear_page : NULL, &c);
+				      r->world->topology->blocks[block].pages,
+				      way == SYNC_PER_PAGE ? count_page : NULL, &cleared);
+	sync_world_charge(r->world, cleared);
+	r->world->clears = SYNC_CLEARS_CHARGED;
 	if (way == SYNC_MERGED)
-		c.ret = clear_slots(r, block);
+		ret = clear_slots(r, block);
 	r->world->clears = SYNC_CLEARS_DONE;
-	return c.ret;
+	return ret;
+}
+
+static int harvest_firmware(struct sync_reference *r, unsigned int block, enum sync_way way,
+			    struct sync_sample *sample)
+{
+	struct page_clear c = {.reference = r, .block = block};
+
+	sample->pages += ref_per_page(r->blocks[block].words, 0, r->list[0].words, r->base[block],
+				      r->world->topology->blocks[block].pages,
+				      way == SYNC_PER_PAGE ? clear_page : NULL, &c);
+	return way == SYNC_MERGED ? clear_slots(r, block) : c.ret;
 }
 
 static int harvest_blocks(struct sync_reference *r, enum sync_way way, struct sync_sample *sample)
 {
 	const struct sync_topology *t = r->world->topology;
-	uint64_t start = bench_now_ns();
+	uint64_t start = bench_thread_ns();
 	unsigned int i;
 	int ret = 0;
+	double ms;
 
 	for (i = 0; i < t->nblocks && !ret; i++) {
-		if (!t->blocks[i].by_words)
-			ret = harvest_pages(r, i, way, sample);
+		if (t->blocks[i].by_words)
+			continue;
+		ret = i < SYNC_BIG_BLOCKS ? harvest_memory(r, i, way, sample)
+					  : harvest_firmware(r, i, way, sample);
 	}
-	sample->ms[SYNC_MISALIGNED] += ms_since(start) - (double)r->world->call_ns / 1e6;
-	sample->ms[SYNC_CLEAR] = (double)r->world->clear_ns / 1e6;
+	ms = ms_since(start) - r->world->call_ns / 1e6;
+	sample->ms[SYNC_MISALIGNED] += ms > 0 ? ms : 0;
+	sample->ms[SYNC_CLEAR] = r->world->clear_ns / 1e6;
 	sample->clears = r->world->nclears;
-	sample->longest_us = (double)r->world->longest_ns / 1e3;
+	sample->longest_us = r->world->longest_ns / 1e3;
 	return ret;
 }
 
@@ -313,7 +337,6 @@ int sync_reference_run(struct sync_reference *r, enum sync_way way, struct sync_
 	int ret;
 
 	*sample = (struct sync_sample){0};
-	sync_world_reset(r->world);
 	ret = get_all(r, sample);
 	if (ret)
 		return ret;
@@ -349,7 +372,7 @@ uint64_t sync_reference_merge(uint64_t *dst, const uint64_t *src, uint64_t n)
 static double limit_of_blocks(struct sync_reference *r, bool by_words)
 {
 	const struct sync_topology *t = r->world->topology;
-	uint64_t start = bench_now_ns(), count = 0;
+	uint64_t start = bench_thread_ns(), count = 0;
 	unsigned int i;
 
 	for (i = 0; i < t->nslots; i++) {
@@ -371,11 +394,10 @@ int sync_reference_limit(struct sync_reference *r, struct sync_sample *sample)
 	int ret;
 
 	*sample = (struct sync_sample){0};
-	sync_world_reset(r->world);
 	ret = get_all(r, sample);
 	sample->ms[SYNC_MERGE] = limit_of_blocks(r, true);
 	sample->ms[SYNC_MISALIGNED] = limit_of_blocks(r, false);
-	start = bench_now_ns();
+	start = bench_thread_ns();
 	count = sync_reference_merge_dirty(r->log_sink.words, r->log,
 					   silt_bitmap_words(r->world->topology->log_pages));
 	__asm__ volatile("" ::"r"(count));

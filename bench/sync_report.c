@@ -4,7 +4,7 @@
 
 #include "bench/sync.h"
 
-#define BAR 24
+#define BAR 16
 
 static const struct sync_row *find(const struct sync_result *r, enum sync_pattern pattern,
 				   const char *step)
@@ -26,22 +26,27 @@ static double ms_of(const struct sync_result *r, enum sync_pattern pattern, cons
 	return row ? row->figures[way].ms : 0;
 }
 
-static void print_ms(const struct sync_figure *f)
+static void print_ms(double ms)
 {
-	if (!f->rounds)
-		printf(" %9s", "-");
-	else if (f->ms < 10)
-		printf(" %9.3f", f->ms);
-	else
-		printf(" %9.1f", f->ms);
+	printf(ms < 10 ? " %8.3f" : " %8.1f", ms);
 }
 
-static void print_ratio(const struct sync_figure *a, const struct sync_figure *b)
+static void print_figure(const struct sync_figure *f)
 {
-	if (a->rounds && b->rounds && b->ms > 0)
-		printf(" %6.2f", a->ms / b->ms);
+	if (!f->rounds) {
+		printf(" %8s %8s", "-", "");
+		return;
+	}
+	print_ms(f->ms);
+	print_ms(f->min);
+}
+
+static void print_ratio(const struct sync_figure *a, double ratio)
+{
+	if (a->rounds && ratio > 0)
+		printf(" %7.2f", ratio);
 	else
-		printf(" %6s", "-");
+		printf(" %7s", "-");
 }
 
 /* silt's part of what the per-page way takes. */
@@ -63,17 +68,15 @@ static void print_bar(const struct sync_row *row)
 
 static void print_step(const struct sync_row *row)
 {
+	const struct sync_figure *f = row->figures;
 	unsigned int way;
-	char range[32];
 
-	snprintf(range, sizeof(range), "%.2f-%.2f", row->figures[SYNC_SILT].min,
-		 row->figures[SYNC_SILT].max);
-	printf("%-18s", row->step);
-	print_ms(&row->figures[SYNC_SILT]);
-	printf(" %15s", row->figures[SYNC_SILT].rounds ? range : "");
-	for (way = SYNC_LIMIT; way < SYNC_WAYS; way++)
-		print_ms(&row->figures[way]);
-	print_ratio(&row->figures[SYNC_SILT], &row->figures[SYNC_LIMIT]);
+	printf("%-17s", row->step);
+	for (way = 0; way < SYNC_WAYS; way++)
+		print_figure(&f[way]);
+	print_ratio(&f[SYNC_LIMIT], f[SYNC_LIMIT].ratio > 0 ? 1 / f[SYNC_LIMIT].ratio : 0);
+	print_ratio(&f[SYNC_MERGED], f[SYNC_MERGED].ratio);
+	print_ratio(&f[SYNC_PER_PAGE], f[SYNC_PER_PAGE].ratio);
 	print_bar(row);
 	putchar('\n');
 }
@@ -120,8 +123,9 @@ static void print_pattern(const struct sync_result *r, enum sync_pattern pattern
 	       sync_pattern_name(pattern), (unsigned long long)r->dirty[pattern],
 	       (unsigned long long)r->device[pattern],
 	       find(r, pattern, "total")->figures[SYNC_SILT].rounds);
-	printf("%-18s %9s %15s %9s %9s %9s %6s  %s\n", "step", "silt", "min-max", "limit", "merged",
-	       "per page", "/limit", "# silt, . per page");
+	printf("%-17s %8s %8s %8s %8s %8s %8s %8s %8s %7s %7s %7s  %s\n", "step", "silt", "min",
+	       "limit", "min", "merged", "min", "perpage", "min", "x limit", "merged/", "page/",
+	       "# silt, . per page");
 	for (i = 0; i < r->nrows; i++) {
 		if (r->rows[i].pattern == pattern)
 			print_step(&r->rows[i]);
@@ -191,25 +195,27 @@ static void print_scales(const struct sync_result *r)
 	const struct sync_scale *s;
 
 	if (r->nscales)
-		printf("\nMerge alone, random pages:\n%-10s %7s %9s %9s %6s\n", "guest", "threads",
-		       "silt", "limit", "/limit");
+		printf("\nMerge alone, random pages, ms by the clock:\n%-10s %7s %8s %8s %8s %8s %7s\n",
+		       "guest", "threads", "silt", "min", "limit", "min", "x limit");
 	for (s = r->scales; s < &r->scales[r->nscales]; s++) {
 		printf("%-10s %7u", s->topology, s->threads);
-		print_ms(&s->silt);
-		print_ms(&s->limit);
-		print_ratio(&s->silt, &s->limit);
+		print_figure(&s->silt);
+		print_figure(&s->limit);
+		print_ratio(&s->limit, 1 / s->limit.ratio);
 		putchar('\n');
 	}
-	if (r->nscales >= 2 && (--s)->threads > 1)
-		printf("%u threads gain %.2f, the limit gains %.2f\n", s->threads,
-		       s[-1].silt.ms / s->silt.ms, s[-1].limit.ms / s->limit.ms);
+	if (r->nscales && (--s)->threads > 1)
+		printf("%u threads gain %.2f, the limit gains %.2f (of the minima: %.2f, %.2f)\n",
+		       s->threads, s[-1].silt.ms / s->silt.ms, s[-1].limit.ms / s->limit.ms,
+		       s[-1].silt.min / s->silt.min, s[-1].limit.min / s->limit.min);
 }
 
 void sync_result_print(const struct sync_result *r)
 {
 	enum sync_pattern p;
 
-	printf("%s: medians of rounds in which all ways take turns, ms.\n", r->topology->name);
+	printf("%s: ms of CPU time, medians and minima of rounds in which all ways take turns.\n",
+	       r->topology->name);
 	if (r->kvm)
 		printf("Bitmaps and clears are KVM's, of a guest whose vCPU runs; %s.\n",
 		       r->charged ? "clears of large blocks by the sync itself are charged"

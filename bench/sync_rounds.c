@@ -124,13 +124,13 @@ static void add_row(struct sync_result *result, enum sync_pattern pattern, enum 
 		    const struct rounds *r)
 {
 	struct sync_row *row = sync_result_add(result, pattern, step_names[step]);
-	double ms[SYNC_MAX_ROUNDS];
+	double ms[SYNC_WAYS][SYNC_MAX_ROUNDS];
 	unsigned int way, i;
 
 	for (way = 0; way < SYNC_WAYS; way++) {
 		for (i = 0; i < r->n; i++)
-			ms[i] = r->samples[way][i].ms[step];
-		row->figures[way] = sync_figure_of(ms, r->n);
+			ms[way][i] = r->samples[way][i].ms[step];
+		row->figures[way] = sync_figure_of(ms[way], ms[SYNC_SILT], r->n);
 		if (step == SYNC_CLEAR || step == SYNC_TOTAL)
 			row->clears[way] = r->samples[way][0].clears;
 	}

@@ -125,76 +125,133 @@ static void limit_stop(struct limit_pool *p)
 
 /* ---- Rounds ---------------------------------------------------------------------------------- */
 
-struct scale {
+/* One number of threads: an engine that has so many, and the limit with as many. */
+struct contender {
+	unsigned int threads;
+	struct sync_engine engine;
+	struct limit_pool pool;
+	bool started;
 	double silt[SYNC_MAX_ROUNDS], limit[SYNC_MAX_ROUNDS];
-	unsigned int n;
-	uint64_t end;
 };
 
-/* The first is a warm-up, whose place the next one takes. */
-static bool another(struct scale *s, unsigned int turn)
-{
-	s->n = turn ? turn - 1 : 0;
-	return s->n < SYNC_MIN_ROUNDS || (s->n < SYNC_MAX_ROUNDS && bench_now_ns() < s->end);
-}
+/* All at one guest, with bitmaps that are copied: a merge without a vCPU in its way. */
+struct scale {
+	struct sync_topology topology;
+	struct sync_world world;
+	struct sync_reference reference;
+	struct contender contenders[2];
+	unsigned int n;
+};
 
-static int silt_round(struct sync_bench *b, double *ms)
+static int contender_create(struct scale *s, struct contender *c, unsigned int threads)
 {
-	struct sync_sample sample;
-	int ret = sync_engine_reset(&b->engine);
+	int ret = sync_engine_create(&c->engine, &s->world, threads);
 
+	c->threads = threads;
 	if (!ret)
-		ret = sync_engine_run(&b->engine, &sample);
-	*ms = sample.ms[SYNC_MERGE];
+		ret = limit_start(&c->pool, &s->reference, threads);
+	c->started = !ret;
 	return ret;
 }
 
-static void add(struct sync_result *r, const char *topology, unsigned int threads, struct scale *s)
+static int scale_create(struct scale *s, const char *topology)
+{
+	unsigned int i;
+	int ret;
+
+	*s = (struct scale){0};
+	sync_topology_make(topology, &s->topology);
+	ret = sync_world_create(&s->world, &s->topology, false);
+	if (!ret)
+		ret = sync_reference_create(&s->reference, &s->world, NULL);
+	if (!ret)
+		ret = sync_world_dirty(&s->world, SYNC_RANDOM, 5);
+	for (i = 0; i < s->topology.nslots && !ret; i++)
+		ret = sync_world_get(&s->world, i, s->reference.bits[i].words);
+	return ret;
+}
+
+static void scale_destroy(struct scale *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->n; i++) {
+		if (s->contenders[i].started)
+			limit_stop(&s->contenders[i].pool);
+		sync_engine_destroy(&s->contenders[i].engine);
+	}
+	sync_reference_destroy(&s->reference);
+	sync_world_destroy(&s->world);
+}
+
+static int run_round(struct contender *c, unsigned int round)
+{
+	int ret = sync_engine_reset(&c->engine);
+
+	if (!ret)
+		ret = sync_engine_merge(&c->engine, &c->silt[round]);
+	c->limit[round] = limit_ms(&c->pool);
+	return ret;
+}
+
+static int run_rounds(struct scale *s, double seconds, unsigned int *rounds)
+{
+	uint64_t end = bench_now_ns() + (uint64_t)(seconds * 1e9);
+	unsigned int round, i;
+	int ret = 0;
+
+	/* The first is a warm-up, whose place the next one takes. */
+	for (i = 0; i < s->n && !ret; i++)
+		ret = run_round(&s->contenders[i], 0);
+	for (round = 0; !ret && round < SYNC_MAX_ROUNDS; round++) {
+		if (round >= SYNC_MIN_ROUNDS && bench_now_ns() > end)
+			break;
+		for (i = 0; i < s->n && !ret; i++)
+			ret = run_round(&s->contenders[(round + i) % s->n], round);
+	}
+	*rounds = round;
+	return ret;
+}
+
+static void add(struct sync_result *r, const struct scale *s, const struct contender *c,
+		unsigned int rounds)
 {
 	r->scales[r->nscales++] = (struct sync_scale){
-		.topology = topology,
-		.threads = threads,
-		.silt = sync_figure_of(s->silt, s->n),
-		.limit = sync_figure_of(s->limit, s->n),
+		.topology = s->topology.name,
+		.threads = c->threads,
+		.silt = sync_figure_of(c->silt, c->silt, rounds),
+		.limit = sync_figure_of(c->limit, c->silt, rounds),
 	};
 }
 
-static int run_threads(struct sync_bench *b, struct limit_pool *p, struct scale *s)
+static int measure(struct sync_result *r, struct scale *s, const char *topology,
+		   unsigned int threads, double seconds)
 {
-	unsigned int turn;
-	int ret = 0;
+	unsigned int i, rounds;
+	int ret = scale_create(s, topology);
 
-	for (turn = 0; !ret && another(s, turn); turn++) {
-		ret = silt_round(b, &s->silt[s->n]);
-		s->limit[s->n] = limit_ms(p);
-	}
+	if (!ret)
+		ret = contender_create(s, &s->contenders[s->n++], 1);
+	if (!ret && threads > 1)
+		ret = contender_create(s, &s->contenders[s->n++], threads);
+	if (!ret)
+		ret = run_rounds(s, seconds, &rounds);
+	for (i = 0; i < s->n && !ret; i++)
+		add(r, s, &s->contenders[i], rounds);
+	scale_destroy(s);
 	return ret;
 }
 
-/* Bitmaps are copied, as KVM does it: what is measured is the merge, without a vCPU in its way. */
-static int measure(struct sync_result *r, const char *topology, unsigned int threads,
-		   double seconds)
+static int measure_apart(struct sync_result *r, const char *topology, unsigned int threads,
+			 double seconds)
 {
-	struct sync_bench b;
-	struct limit_pool p;
-	struct scale s = {0};
-	unsigned int i;
-	int ret = sync_bench_create(&b, r, topology, false, threads);
+	struct scale *s = malloc(sizeof(*s));
+	int ret;
 
-	if (!ret)
-		ret = sync_world_dirty(&b.world, SYNC_RANDOM, 5);
-	for (i = 0; i < b.topology.nslots && !ret; i++)
-		ret = sync_world_get(&b.world, i, b.reference.bits[i].words);
-	if (!ret)
-		ret = limit_start(&p, &b.reference, threads);
-	if (!ret) {
-		s.end = bench_now_ns() + (uint64_t)(seconds * 1e9);
-		ret = run_threads(&b, &p, &s);
-		limit_stop(&p);
-	}
-	if (!ret)
-		add(r, b.topology.name, threads, &s);
-	sync_bench_destroy(&b);
+	if (!s)
+		return silt_err(ENOMEM, "no memory for a benchmark");
+	ret = measure(r, s, topology, threads, seconds);
+	free(s);
 	return ret;
 }
 
@@ -206,13 +263,11 @@ int sync_bench_sizes(struct sync_result *r, double seconds)
 	int ret = 0;
 
 	for (i = 0; i < n && !ret; i++)
-		ret = measure(r, names[i], 1, seconds / n);
+		ret = measure_apart(r, names[i], 1, seconds / n);
 	return ret;
 }
 
 int sync_bench_threads(struct sync_result *r, double seconds)
 {
-	int ret = measure(r, "256g", 1, seconds / 2);
-
-	return ret ? ret : measure(r, "256g", r->opt->threads, seconds / 2);
+	return measure_apart(r, "256g", r->opt->threads, seconds);
 }

@@ -58,27 +58,40 @@ static void take_out(uint64_t *dirty, const struct kvm_clear_dirty_log *log)
 		dirty[log->first_page / 64 + i] &= ~mask[i];
 }
 
+static double longer(double ns, double longest)
+{
+	return ns > longest ? ns : longest;
+}
+
 static int clear(struct sync_world *w, int fd, struct kvm_clear_dirty_log *log)
 {
-	uint64_t start = bench_now_ns(), ns;
+	bool real = w->guest && w->clears == SYNC_CLEARS_DONE;
+	uint64_t start;
+	double spent, ns;
 	int ret = 0;
 
 	if (w->clears == SYNC_CLEARS_FORGOTTEN)
 		return 0;
-	if (w->clears == SYNC_CLEARS_DONE && w->guest) {
+	start = bench_thread_ns();
+	if (real)
 		ret = ioctl(fd, KVM_CLEAR_DIRTY_LOG, log);
-		ns = bench_now_ns() - start;
-	} else {
-		ns = (uint64_t)price(w, log);
-		if (w->clears == SYNC_CLEARS_DONE)
-			take_out(w->dirty[log->slot].words, log);
-	}
+	else if (w->clears == SYNC_CLEARS_DONE)
+		take_out(w->dirty[log->slot].words, log);
+	spent = (double)(bench_thread_ns() - start);
+	ns = real ? spent - w->clock_ns : price(w, log);
 	w->nclears++;
 	w->clear_ns += ns;
-	if (w->longest_ns < ns)
-		w->longest_ns = ns;
-	w->call_ns += bench_now_ns() - start;
+	w->longest_ns = longer(ns, w->longest_ns);
+	w->call_ns += spent + w->clock_ns;
 	return ret;
+}
+
+void sync_world_charge(struct sync_world *w, uint64_t clears)
+{
+	w->nclears += clears;
+	w->clear_ns += (double)clears * w->cost.call_ns;
+	if (clears)
+		w->longest_ns = longer(w->cost.call_ns, w->longest_ns);
 }
 
 int sync_world_ioctl(void *opaque, int fd, unsigned long request, void *arg)
@@ -89,10 +102,10 @@ int sync_world_ioctl(void *opaque, int fd, unsigned long request, void *arg)
 
 	if (request != KVM_GET_DIRTY_LOG)
 		return clear(w, fd, arg);
-	w->get_start[log->slot] = bench_now_ns();
+	w->get_start[log->slot] = bench_thread_ns();
 	ret = get(w, fd, log);
-	w->get_end[log->slot] = bench_now_ns();
-	w->get_ns += w->get_end[log->slot] - w->get_start[log->slot];
+	w->get_end[log->slot] = bench_thread_ns();
+	w->get_ns += (double)(w->get_end[log->slot] - w->get_start[log->slot]) - w->clock_ns;
 	return ret;
 }
 
@@ -123,7 +136,8 @@ int sync_world_clear(struct sync_world *w, unsigned int slot, uint64_t first, ui
 
 void sync_world_reset(struct sync_world *w)
 {
-	w->get_ns = w->nclears = w->clear_ns = w->longest_ns = w->call_ns = 0;
+	w->nclears = 0;
+	w->get_ns = w->clear_ns = w->longest_ns = w->call_ns = 0;
 }
 
 /* ---- Dirtying -------------------------------------------------------------------------------- */
@@ -225,7 +239,7 @@ static int clear_each(struct sync_world *w, unsigned int slot, const uint64_t *b
 		mask = UINT64_C(1) << bit % 64;
 		sync_world_reset(w);
 		ret = sync_world_clear(w, slot, first, rest < 64 ? rest : 64, &mask);
-		each[n++] = (double)w->clear_ns;
+		each[n++] = w->clear_ns;
 	}
 	*ns = n ? stats_median(each, n) : CALL_NS;
 	return ret;
@@ -238,7 +252,7 @@ static int clear_all(struct sync_world *w, unsigned int slot, uint64_t *bits, do
 
 	sync_world_reset(w);
 	ret = sync_world_clear(w, slot, 0, pages, bits);
-	*ns = ((double)w->clear_ns - (double)pages / 64 * WORD_NS) / (double)(dirty ? dirty : 1);
+	*ns = (w->clear_ns - (double)pages / 64 * WORD_NS) / (double)(dirty ? dirty : 1);
 	return ret;
 }
 
@@ -397,12 +411,26 @@ static int measure_elsewhere(struct sync_world *w)
 	return ret;
 }
 
+static double clock_cost(void)
+{
+	double each[101];
+	uint64_t last = bench_thread_ns(), now;
+	unsigned int i;
+
+	for (i = 0; i < 101; i++, last = now) {
+		now = bench_thread_ns();
+		each[i] = (double)(now - last);
+	}
+	return stats_median(each, 101);
+}
+
 int sync_world_create(struct sync_world *w, const struct sync_topology *topology, bool kvm)
 {
 	int ret = 0;
 
 	*w = (struct sync_world){.topology = topology,
 				 .cost = {.call_ns = CALL_NS, .page_ns = PAGE_NS}};
+	w->clock_ns = clock_cost();
 	if (kvm)
 		ret = make_guest(w);
 	if (ret < 0 || w->guest)

@@ -8,6 +8,9 @@
 struct guest;
 
 /*
+ * Times are CPU time of the thread that measures, but where there are several: what other programs
+ * do on the machine is no part of them.
+ *
  * KVM below a sync: a real one with a guest that has the topology's slots, or bitmaps that are
  * copied as KVM_GET_DIRTY_LOG does, and clears that cost what they were measured to cost.
  */
@@ -32,13 +35,14 @@ struct sync_world {
 	const char *why;     /* there is none */
 	struct sync_cost cost;
 	enum sync_clears clears;
+	double clock_ns; /* what it costs to ask for the time */
 
-	/* Calls since sync_world_reset(). */
-	uint64_t get_ns;
+	/* Calls since sync_world_reset(), in CPU time of their thread. */
+	double get_ns;
 	uint64_t nclears;
-	uint64_t clear_ns;   /* as done or as charged */
-	uint64_t longest_ns; /* of the clears */
-	uint64_t call_ns;    /* that clears really took */
+	double clear_ns;   /* as done or as charged */
+	double longest_ns; /* of the clears */
+	double call_ns;	   /* that clears really took, with what it cost to measure them */
 	uint64_t get_start[SYNC_MAX_SLOTS], get_end[SYNC_MAX_SLOTS];
 
 	void *memory; /* the guest's, all slots one behind the other */
@@ -61,6 +65,9 @@ int sync_world_dirty(struct sync_world *w, enum sync_pattern pattern, uint64_t s
 int sync_world_dirty_firmware(struct sync_world *w);
 
 void sync_world_reset(struct sync_world *w);
+
+/* So many clears of one page each count as if they had been made. */
+void sync_world_charge(struct sync_world *w, uint64_t clears);
 
 /* An ioctl of a VM, for struct silt_sync_kvm and for others; @opaque is the world. */
 int sync_world_ioctl(void *opaque, int fd, unsigned long request, void *arg);
