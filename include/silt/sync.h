@@ -168,7 +168,10 @@ enum silt_sync_kvm_mode {
 	SILT_SYNC_KVM_GET_CLEARS, /* it is off: reading clears, all at once */
 };
 
-/** How KVM is reached; NULL for ioctl(2). Returns 0 or more, or -1 with errno set. */
+/**
+ * How KVM is reached; NULL for ioctl(2). Returns 0 or more, or -1 with errno set (none: EPROTO).
+ * Called under the engine's locks: call nothing of the engine.
+ */
 typedef int silt_sync_ioctl_fn(void *opaque, int fd, unsigned long request, void *arg);
 
 /** KVM's dirty bitmaps of all logged slots. */
@@ -212,6 +215,9 @@ struct silt_sync_ring {
  *
  * A sync reaps all rings; between syncs whoever sees KVM_EXIT_DIRTY_RING_FULL calls
  * silt_sync_ring_reap(). The engine keeps what was reaped, in one bitmap for each logged slot.
+ * Since Linux 6.16 KVM_RESET_DIRTY_RINGS loses pages to a signal: it is called with all signals
+ * blocked but SIGBUS and SIGSEGV. Where one that cannot be blocked (SIGSTOP) cuts it short, it is
+ * -EINTR, and what is dirty is reported for ever: switch logging off and on, and add a new source.
  *
  * A logged slot's gpa and bytes must be multiples of the host's page. At most one such source for
  * each engine. With bitmaps, KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 must be off: no clear follows.
@@ -221,7 +227,14 @@ struct silt_sync_ring {
  */
 SILT_API int silt_sync_add_ring(struct silt_sync *s, const struct silt_sync_ring *opt);
 
-/** silt_sync_ring_add_vcpu() - one vCPU's ring. Return: 0; -errno of mmap(). */
+/**
+ * silt_sync_ring_add_vcpu() - one vCPU's ring
+ *
+ * Entries that are in it are taken by the next reaping, also where another source used the ring
+ * before.
+ *
+ * Return: 0; -errno of mmap(). Blocks: while rings are reaped.
+ */
 SILT_API int silt_sync_ring_add_vcpu(struct silt_sync *s, int source, int vcpu_fd);
 
 /**

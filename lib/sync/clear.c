@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sync/clear.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <linux/kvm.h>
 #include <string.h>
@@ -94,10 +93,8 @@ static void count_clear(struct silt_sync *s, uint64_t dirty, uint64_t ns)
 }
 
 static int clear_failed(const struct sync_kvm *kvm, const struct sync_slot *slot,
-			const struct kvm_clear_dirty_log *log)
+			const struct kvm_clear_dirty_log *log, int err)
 {
-	int err = errno;
-
 	return silt_err_sys(err,
 			    "source %s: KVM_CLEAR_DIRTY_LOG of %u pages from page %llu of slot %u "
 			    "of address space %u",
@@ -122,9 +119,9 @@ static int clear_words(struct silt_sync *s, struct sync_slot *slot, const struct
 	if (SILT_FAULT(sync_clear_unread))
 		silt_bitmap_set_range(mask, 0, log.num_pages);
 	start = sync_now_ns();
-	ret = s->kvm->ioctl(s->kvm->opaque, s->kvm->vm_fd, KVM_CLEAR_DIRTY_LOG, &log);
+	ret = sync_ioctl(s->kvm->ioctl, s->kvm->opaque, s->kvm->vm_fd, KVM_CLEAR_DIRTY_LOG, &log);
 	if (ret < 0)
-		ret = clear_failed(s->kvm, slot, &log);
+		ret = clear_failed(s->kvm, slot, &log, -ret);
 	ns = sync_now_ns() - start;
 	count_clear(s, ret < 0 ? 0 : clear->dirty, ns);
 	if (ret < 0)

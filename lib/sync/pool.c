@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sync/pool.h"
 
-#include <signal.h>
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -97,16 +96,12 @@ void sync_pool_run(struct sync_pool *pool, void (*part)(void *opaque, uint64_t i
 	close_job(pool);
 }
 
-/* Signals are the host's business, but for those that an access of ours may raise. */
 static int start_worker(struct sync_pool *pool)
 {
-	sigset_t all, before;
+	sigset_t before;
 	int ret;
 
-	sigfillset(&all);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGSEGV);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	sync_signals_block(&before);
 	ret = pthread_create(&pool->workers[pool->nworkers], NULL, work, pool);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (ret)

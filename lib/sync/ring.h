@@ -28,6 +28,7 @@ struct ring_stranger {
 struct ring {
 	struct kvm_dirty_gfn *entries;
 	uint32_t next; /* the entry to look at, below their number */
+	bool found;    /* it is where KVM goes on: others may have used the ring before */
 };
 
 /* KVM's dirty rings. */
@@ -47,6 +48,7 @@ struct ring_source {
 	struct sync_slot_list slots; /* logged ones, by the number that KVM knows */
 	struct sync_slot *latest;    /* that an entry named */
 	bool unreset;		     /* pages of entries that were taken are not protected again */
+	bool torn;		     /* some may never be: a reset was cut short */
 	bool odd_seen;		     /* since the last sync */
 	struct ring_odd odd;	     /* the first */
 	struct ring_stranger strangers[RING_MAX_STRANGERS];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -83,14 +82,12 @@ static void destroy(struct ring_thread *t)
 	free(t);
 }
 
-/* Signals are the host's business. */
 static int start(struct ring_thread *t)
 {
-	sigset_t all, before;
+	sigset_t before;
 	int ret;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	sync_signals_block(&before);
 	ret = pthread_create(&t->thread, NULL, reap, t);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return ret;

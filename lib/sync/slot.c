@@ -90,31 +90,43 @@ static void unlink_slot(struct sync_slot *slot)
 	*at = slot->next;
 }
 
-/* The first @n sources. */
-static void tell_removed(struct silt_sync *s, struct sync_slot *slot, int n)
+static void tell_removed(struct silt_sync *s, struct sync_slot *slot)
 {
 	int i;
 
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < SYNC_MAX_SOURCES; i++) {
 		if (s->sources[i] && s->sources[i]->ops->slot_removed)
 			s->sources[i]->ops->slot_removed(s->sources[i], slot);
 	}
 }
 
-static int tell_added(struct silt_sync *s, struct sync_slot *slot)
+/* Those that are told last, or the others. */
+static int tell_some(struct silt_sync *s, struct sync_slot *slot, bool last)
 {
+	struct sync_source *src;
 	int i, ret;
 
 	for (i = 0; i < SYNC_MAX_SOURCES; i++) {
-		if (!s->sources[i] || !s->sources[i]->ops->slot_added)
+		src = s->sources[i];
+		if (!src || !src->ops->slot_added || src->ops->told_last != last)
 			continue;
-		ret = s->sources[i]->ops->slot_added(s->sources[i], slot);
-		if (ret < 0) {
-			tell_removed(s, slot, i);
+		ret = src->ops->slot_added(src, slot);
+		if (ret < 0)
 			return ret;
-		}
 	}
 	return 0;
+}
+
+/* A source that was not told takes no offence at the end of the slot. */
+static int tell_added(struct silt_sync *s, struct sync_slot *slot)
+{
+	int ret = tell_some(s, slot, false);
+
+	if (!ret)
+		ret = tell_some(s, slot, true);
+	if (ret < 0)
+		tell_removed(s, slot);
+	return ret;
 }
 
 static int insert(struct silt_sync *s, const struct silt_sync_slot *is, struct sync_block *block)
@@ -179,7 +191,7 @@ static void remove_slot(struct silt_sync *s, int id)
 	uint64_t first = slot->is.offset >> shift;
 	uint64_t last = (slot->is.offset + slot->is.bytes - 1) >> shift;
 
-	tell_removed(s, slot, SYNC_MAX_SOURCES);
+	tell_removed(s, slot);
 	if (!SILT_FAULT(sync_removal_clean))
 		sync_deliver_pages(NULL, slot->block, first, last - first + 1);
 	unlink_slot(slot);

@@ -48,13 +48,13 @@ static int get(struct sync_kvm *kvm, const struct sync_slot *slot, uint64_t *bit
 		.dirty_bitmap = bits,
 	};
 	uint64_t n = sync_kvm_bits(kvm, slot);
-	int ret = kvm->ioctl(kvm->opaque, kvm->vm_fd, KVM_GET_DIRTY_LOG, &log), err = errno;
+	int ret = sync_ioctl(kvm->ioctl, kvm->opaque, kvm->vm_fd, KVM_GET_DIRTY_LOG, &log);
 
 	if (n % 64)
 		bits[n / 64] &= (UINT64_C(1) << n % 64) - 1;
 	if (ret >= 0)
 		return 0;
-	return silt_err_sys(err, "source %s: KVM_GET_DIRTY_LOG of slot %u of address space %u",
+	return silt_err_sys(-ret, "source %s: KVM_GET_DIRTY_LOG of slot %u of address space %u",
 			    kvm->source.name, slot->is.number, slot->is.address_space);
 }
 

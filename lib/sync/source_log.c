@@ -283,7 +283,7 @@ static int hand_out(struct log_source *log, const struct log_file *file)
 
 	if (!ret)
 		return 0;
-	return silt_err_sys(ret < 0 ? -ret : EPROTO,
+	return silt_err_sys(sync_callback_errno(ret),
 			    "source %s: its owner refused a dirty log of %" PRIu64 " bytes (%d)",
 			    log->source.name, file->bytes, ret);
 }

@@ -37,7 +37,8 @@ static uint32_t kvm_number(const struct sync_slot *slot)
 
 /* ---- Delivery -------------------------------------------------------------------------------- */
 
-/* What was reaped of a slot; it stays where its pages are not protected again yet. */
+/* What was reaped of a slot; it stays where its pages are not protected again, as far as is known.
+ */
 static void deliver_reaped(struct ring_source *r, struct sync_slot *slot)
 {
 	uint64_t words = silt_bitmap_words(slot->is.bytes >> r->shift);
@@ -45,7 +46,7 @@ static void deliver_reaped(struct ring_source *r, struct sync_slot *slot)
 	if (silt_bitmap_kernels()->next_any(slot->reaped, 0, words) == words)
 		return;
 	sync_deliver(&r->source, slot, slot->reaped, r->shift, 0, 0, slot->is.bytes);
-	if (!r->unreset)
+	if (!r->unreset && !r->torn)
 		sync_words_wipe(slot->reaped, words);
 }
 
@@ -65,15 +66,14 @@ static void deliver_slots(struct ring_source *r, bool all)
 static int read_bitmap(struct ring_source *r, struct sync_slot *slot)
 {
 	struct kvm_dirty_log log = {.slot = kvm_number(slot), .dirty_bitmap = r->bitmap};
-	int err;
+	int ret = sync_ioctl(r->ioctl, r->opaque, r->vm_fd, KVM_GET_DIRTY_LOG, &log);
 
-	if (r->ioctl(r->opaque, r->vm_fd, KVM_GET_DIRTY_LOG, &log) >= 0) {
+	if (ret >= 0) {
 		sync_deliver(&r->source, slot, r->bitmap, r->shift, 0, 0, slot->is.bytes);
 		return 0;
 	}
-	err = errno;
 	sync_deliver_all(&r->source, slot, 0, slot->is.bytes);
-	return silt_err_sys(err, "source %s: KVM_GET_DIRTY_LOG of slot %u of address space %u",
+	return silt_err_sys(-ret, "source %s: KVM_GET_DIRTY_LOG of slot %u of address space %u",
 			    r->source.name, slot->is.number, slot->is.address_space);
 }
 
@@ -227,6 +227,7 @@ static const struct sync_source_ops ring_ops = {
 	.step = offsetof(struct silt_sync_stats, ring_ns),
 	.read = ring_read,
 	.slot_added = ring_slot_added,
+	.told_last = true,
 	.slot_removed = ring_slot_removed,
 	.destroy = ring_destroy,
 };
@@ -331,6 +332,8 @@ static int add_vcpu(struct ring_source *r, int vcpu_fd)
 				    "source %s: cannot map a dirty ring of %u bytes of fd %d",
 				    r->source.name, r->ring_bytes, vcpu_fd);
 	rings[r->nrings++] = (struct ring){.entries = entries};
+	/* Whoever had the ring before may have left entries for a reset. */
+	r->unreset = true;
 	return 0;
 }
 

@@ -16,6 +16,9 @@
 /* Bytes that a caller of any age may give: more is no size. */
 #define MAX_OPTIONS 4096
 
+/* The kernel's largest. */
+#define MAX_ERRNO 4095
+
 #define MIN_PAGE_SHIFT	12
 #define MAX_PAGE_SHIFT	21
 #define MAX_THREADS	64
@@ -28,6 +31,30 @@ uint64_t sync_now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void sync_signals_block(sigset_t *before)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGSEGV);
+	pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+int sync_ioctl(silt_sync_ioctl_fn *fn, void *opaque, int fd, unsigned long request, void *arg)
+{
+	int ret = fn(opaque, fd, request, arg);
+
+	if (ret >= 0)
+		return ret;
+	return errno > 0 ? -errno : -EPROTO;
+}
+
+int sync_callback_errno(int ret)
+{
+	return ret < 0 && ret >= -MAX_ERRNO ? -ret : EPROTO;
 }
 
 void sync_note_failure(struct sync_failure *failure, int ret)

@@ -3,6 +3,7 @@
 #define SILT_SYNC_INTERNAL_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -68,6 +69,8 @@ struct sync_source_ops {
 	int (*read)(struct sync_source *src);
 	/* A slot comes: an error, with a message, refuses it and leaves the source as it was. */
 	int (*slot_added)(struct sync_source *src, struct sync_slot *slot);
+	/* It is told of a slot once no other source refuses it: it cannot go back to before. */
+	bool told_last;
 	/* A slot that came is taken back or goes. */
 	void (*slot_removed)(struct sync_source *src, struct sync_slot *slot);
 	/* Whether the block may not move or go. */
@@ -191,5 +194,17 @@ uint64_t *sync_words_alloc(uint64_t words);
 void sync_words_free(uint64_t *words, uint64_t n);
 
 uint64_t sync_now_ns(void);
+
+/*
+ * Signals are the host's business, but for those that an access of ours may raise. @before is what
+ * pthread_sigmask(SIG_SETMASK, ...) is given at the end.
+ */
+void sync_signals_block(sigset_t *before);
+
+/* Return: 0 or more, or -errno; a caller's function that sets none breaks the protocol. */
+int sync_ioctl(silt_sync_ioctl_fn *fn, void *opaque, int fd, unsigned long request, void *arg);
+
+/* The errno of what a caller's function returned, which is not 0. */
+int sync_callback_errno(int ret);
 
 #endif

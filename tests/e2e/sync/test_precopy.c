@@ -9,10 +9,12 @@
  * right if a case fails.
  */
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/time.h>
 
 #include <silt/error.h>
 
@@ -153,6 +155,21 @@ static void switch_over(struct world *w, struct sender *senders)
 	check_quiet(w);
 }
 
+static void ignore(int sig)
+{
+	(void)sig;
+}
+
+/* Signals come to a monitor at any time, and there are calls of the kernel that they cut short. */
+static void send_signals(suseconds_t every_us)
+{
+	struct sigaction action = {.sa_handler = ignore, .sa_flags = SA_RESTART};
+	struct itimerval timer = {.it_interval.tv_usec = every_us, .it_value.tv_usec = every_us};
+
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
 /* Return: complaints; -errno there can be no guest. */
 static int64_t run_case(const struct arguments *args, uint64_t seed, uint64_t *ring_exits)
 {
@@ -162,8 +179,10 @@ static int64_t run_case(const struct arguments *args, uint64_t seed, uint64_t *r
 
 	if (ret < 0)
 		return ret;
+	send_signals(300);
 	migrate(&w, senders);
 	switch_over(&w, senders);
+	send_signals(0);
 	*ring_exits += guest_ring_exits(w.guest);
 	world_close(&w);
 	return w.complaints;

@@ -52,7 +52,7 @@ static int get(struct fake *f, const struct kvm_dirty_log *log)
 
 	f->gets++;
 	if (slot < 0 || f->slots[slot].fail_get) {
-		errno = slot < 0 ? ENOENT : EFAULT;
+		errno = slot < 0 ? ENOENT : f->silent ? 0 : EFAULT;
 		return -1;
 	}
 	words = silt_bitmap_words(f->slots[slot].pages);
@@ -102,7 +102,7 @@ static int clear(struct fake *f, const struct kvm_clear_dirty_log *log)
 	if (slot < 0)
 		return refuse(f, "no such slot");
 	if (f->slots[slot].fail_clear) {
-		errno = EIO;
+		errno = f->silent ? 0 : EIO;
 		return -1;
 	}
 	if (!log->num_pages || end > f->slots[slot].pages)

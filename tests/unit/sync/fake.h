@@ -20,6 +20,7 @@ struct fake_clear {
 /* A KVM that knows bitmaps, one bit a page, and does what it is told by the rules of its own. */
 struct fake {
 	bool get_clears;
+	bool silent; /* failures that are asked for set no errno */
 	struct {
 		uint32_t id; /* address space << 16 | number */
 		uint64_t pages;

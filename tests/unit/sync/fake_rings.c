@@ -2,6 +2,7 @@
 #include "fake_rings.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -83,7 +84,8 @@ static int find(const struct rings *r, uint32_t id)
 	return -1;
 }
 
-static void reset_ring(struct rings *r, unsigned int vcpu)
+/* Where a reset is cut short, the page of the entry at hand is not protected, and never will be. */
+static void reset_ring(struct rings *r, unsigned int vcpu, bool cut)
 {
 	struct kvm_dirty_gfn *entry;
 	int slot;
@@ -93,16 +95,40 @@ static void reset_ring(struct rings *r, unsigned int vcpu)
 		if (!(__atomic_load_n(&entry->flags, __ATOMIC_ACQUIRE) & KVM_DIRTY_GFN_F_RESET))
 			return;
 		slot = find(r, entry->slot);
-		if (slot >= 0 && entry->offset < SLOT_PAGES)
+		if (slot >= 0 && entry->offset < SLOT_PAGES && !cut)
 			r->slots[slot].unprotected[entry->offset] = false;
 		__atomic_store_n(&entry->flags, 0, __ATOMIC_RELAXED);
 		r->vcpus[vcpu].reset++;
+		if (cut)
+			return;
 	}
+}
+
+static __thread volatile sig_atomic_t signalled;
+
+static void note_signal(int sig)
+{
+	(void)sig;
+	signalled = 1;
+}
+
+static bool is_cut_short(struct rings *r)
+{
+	bool cut = r->stop;
+
+	r->stop = false;
+	if (!r->signals)
+		return cut;
+	signalled = 0;
+	signal(SIGUSR1, note_signal);
+	pthread_kill(pthread_self(), SIGUSR1);
+	return cut || signalled;
 }
 
 static int reset(struct rings *r)
 {
 	unsigned int i;
+	bool cut;
 
 	if (r->fail_reset) {
 		errno = r->fail_reset;
@@ -110,8 +136,9 @@ static int reset(struct rings *r)
 	}
 	if (r->gets)
 		r->get_before_reset = true;
-	for (i = 0; i < r->nvcpus; i++)
-		reset_ring(r, i);
+	cut = is_cut_short(r);
+	for (i = 0; i < (cut ? 1 : r->nvcpus); i++)
+		reset_ring(r, i, cut);
 	pthread_mutex_lock(&r->lock);
 	r->resets++;
 	pthread_cond_signal(&r->was_reset);

@@ -30,6 +30,8 @@ struct rings {
 		uint64_t bitmap[(SLOT_PAGES + 63) / 64];
 	} slots[RINGS_SLOTS];
 	int fail_reset, fail_get; /* errno */
+	bool signals; /* one comes to each reset; where it is not blocked, it cuts that short */
+	bool stop;    /* the process is stopped in the next one: so that as well */
 	unsigned int gets;
 	bool get_before_reset; /* since the test last cleared this */
 	pthread_mutex_t lock;

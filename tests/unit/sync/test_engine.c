@@ -221,6 +221,32 @@ static void test_failed_clear(void **state)
 	fake_free(&f);
 }
 
+/* A caller's function that fails and does not say why has failed all the same. */
+static void test_failed_without_errno(void **state)
+{
+	struct silt_sync *s = make_engine(12, 64, 0);
+	struct fake f = {.silent = true};
+	uint64_t first;
+	int block;
+
+	(void)state;
+	fake_add(&f, 3, 128);
+	block = silt_sync_block_add(s, "ram", 128 * PAGE, NULL);
+	assert_int_equal(silt_sync_consumer_add(s, false), 0);
+	add_kvm(s, &f, 12);
+	assert_true(add_slot(s, 0, 3, block, 0, 128 * PAGE, 0) >= 0);
+	fake_write(&f, 0, 5);
+	assert_int_equal(silt_sync_run(s, 0), 1);
+	f.slots[0].fail_clear = true;
+	assert_int_equal(silt_sync_take(s, 0, block, 0, 9, &first), -EPROTO);
+	assert_int_equal(silt_sync_dirty(s, 0, block, 0, 128), 1);
+	f.slots[0].fail_get = true;
+	assert_int_equal(silt_sync_run(s, 0), -EPROTO);
+	assert_int_equal(silt_sync_dirty(s, 0, block, 0, 128), 128);
+	silt_sync_destroy(s);
+	fake_free(&f);
+}
+
 /* A slot that cannot be read is all dirty, and the others are read. */
 static void test_failed_read(void **state)
 {
@@ -600,6 +626,7 @@ int main(void)
 		cmocka_unit_test(test_clears_are_aligned),
 		cmocka_unit_test(test_most_dirty_pages),
 		cmocka_unit_test(test_failed_clear),
+		cmocka_unit_test(test_failed_without_errno),
 		cmocka_unit_test(test_failed_read),
 		cmocka_unit_test(test_get_clears),
 		cmocka_unit_test(test_what_is_new_is_dirty),

@@ -4,6 +4,7 @@
  * shows it and in which granule it lies.
  */
 #include <errno.h>
+#include <limits.h>
 
 #include "bits.h"
 #include "support/rng.h"
@@ -198,6 +199,39 @@ static void test_programs(void **state)
 		program(seed);
 }
 
+static int answer(void *opaque, uint64_t gpa, uint64_t granules, uint64_t *bitmap)
+{
+	const int *ret = opaque;
+
+	(void)gpa;
+	(void)granules;
+	(void)bitmap;
+	return *ret;
+}
+
+/* What is no errno is an error all the same, and everything is dirty. */
+static void test_wrong_answers(void **state)
+{
+	static const int answers[] = {1, INT_MAX, -4096, INT_MIN};
+	int ret;
+	struct silt_sync_own own = {.size = sizeof(own), .read = answer, .opaque = &ret};
+	struct silt_sync *s = engine(12, 1);
+	int block = silt_sync_block_add(s, "ram", 70 * CELL, NULL);
+	unsigned int i;
+
+	(void)state;
+	assert_int_equal(silt_sync_consumer_add(s, false), 0);
+	assert_true(add_slot(s, 0, block, 0, 70 * CELL, 0, 0) >= 0);
+	assert_true(silt_sync_add_own(s, &own) >= 0);
+	drain(s, 0, block);
+	for (i = 0; i < sizeof(answers) / sizeof(*answers); i++) {
+		ret = answers[i];
+		expect_error(silt_sync_run(s, 0), EPROTO, "returned");
+		assert_int_equal(drain(s, 0, block), 70);
+	}
+	silt_sync_destroy(s);
+}
+
 static void test_misuse(void **state)
 {
 	struct silt_sync_own own = {.size = sizeof(own), .read = read_own};
@@ -220,6 +254,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_programs),
+		cmocka_unit_test(test_wrong_answers),
 		cmocka_unit_test(test_misuse),
 	};
 

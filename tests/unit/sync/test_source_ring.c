@@ -315,6 +315,143 @@ static void test_reset_fails(void **state)
 	stop(&m);
 }
 
+/* A signal would cut a reset short, and writes to the pages behind it would make no entries. */
+static void test_signals(void **state)
+{
+	struct machine m;
+	uint64_t page;
+
+	(void)state;
+	start(&m, 2);
+	m.rings.signals = true;
+	for (page = 0; page < 6; page++)
+		rings_write(&m.rings, page % 2, page % 2, page);
+	assert_int_equal(silt_sync_run(m.s, 0), 6);
+	drain(m.s, 0, m.block);
+	for (page = 0; page < 6; page++)
+		rings_write(&m.rings, page % 2, page % 2, page);
+	assert_int_equal(silt_sync_ring_reap(m.s, m.source), 6);
+	assert_int_equal(silt_sync_run(m.s, 0), 6);
+	stop(&m);
+}
+
+/* A reset that was cut short all the same: the page that it has lost is written unseen from then
+ * on. */
+static void test_reset_cut_short(void **state)
+{
+	struct machine m;
+	int i;
+
+	(void)state;
+	start(&m, 2);
+	rings_write(&m.rings, 0, 0, 7);
+	rings_write(&m.rings, 0, 0, 8);
+	rings_write(&m.rings, 1, 1, 9);
+	m.rings.stop = true;
+	expect_error(silt_sync_run(m.s, 0), EINTR,
+		     "source vcpus: KVM_RESET_DIRTY_RINGS was cut short");
+	assert_int_equal(dirty_of_slot(&m, 0), SLOT_PAGES);
+	for (i = 0; i < 3; i++) {
+		drain(m.s, 0, m.block);
+		rings_write(&m.rings, 0, 0, 7);
+		assert_int_equal(silt_sync_run(m.s, 0), 3);
+		assert_true(is_dirty(&m, 0, 7) && is_dirty(&m, 0, 8) && is_dirty(&m, 1, 9));
+	}
+	stop(&m);
+}
+
+/* A source that comes later, say for a second migration, goes on where KVM does. */
+static void test_ring_that_was_used(void **state)
+{
+	struct machine m;
+	struct silt_sync_ring opt;
+	uint64_t page;
+
+	(void)state;
+	start(&m, 2);
+	opt = ring_options(&m);
+	for (page = 0; page < RING_ENTRIES - 3; page++)
+		rings_write(&m.rings, 0, 0, page);
+	assert_int_equal(silt_sync_run(m.s, 0), RING_ENTRIES - 3);
+	assert_int_equal(silt_sync_source_remove(m.s, m.source), 0);
+	drain(m.s, 0, m.block);
+	add_rings(&m, &opt);
+	assert_int_equal(silt_sync_run(m.s, 0), 0);
+	for (page = 0; page < 5; page++)
+		rings_write(&m.rings, 0, 0, page);
+	assert_int_equal(silt_sync_run(m.s, 0), 5);
+	assert_int_equal(silt_sync_source_remove(m.s, m.source), 0);
+	drain(m.s, 0, m.block);
+	/* Full of entries that nobody took: one is as good a beginning as another. */
+	for (page = 0; page < RING_ENTRIES; page++)
+		rings_write(&m.rings, 0, 0, page);
+	rings_write(&m.rings, 1, 1, 3);
+	add_rings(&m, &opt);
+	assert_int_equal(silt_sync_run(m.s, 0), RING_ENTRIES + 1);
+	rings_write(&m.rings, 0, 0, 1);
+	drain(m.s, 0, m.block);
+	assert_int_equal(silt_sync_run(m.s, 0), 1);
+	stop(&m);
+}
+
+/* What a source left unprotected is protected by the first reaping of the next one. */
+static void test_reset_left_to_the_next_source(void **state)
+{
+	struct machine m;
+	struct silt_sync_ring opt;
+
+	(void)state;
+	start(&m, 1);
+	opt = ring_options(&m);
+	rings_write(&m.rings, 0, 0, 7);
+	m.rings.fail_reset = EIO;
+	expect_error(silt_sync_run(m.s, 0), EIO, "KVM_RESET_DIRTY_RINGS");
+	m.rings.fail_reset = 0;
+	assert_int_equal(silt_sync_source_remove(m.s, m.source), 0);
+	add_rings(&m, &opt);
+	assert_int_equal(silt_sync_run(m.s, 0), 0);
+	drain(m.s, 0, m.block);
+	rings_write(&m.rings, 0, 0, 7);
+	assert_int_equal(silt_sync_run(m.s, 0), 1);
+	stop(&m);
+}
+
+static int refuse(void *opaque, const struct silt_sync_log_file *file)
+{
+	bool *refuses = opaque;
+
+	(void)file;
+	return *refuses ? -EAGAIN : 0;
+}
+
+/* A slot that is refused by a source was not there: entries that named it are not forgotten. */
+static void test_refused_slot(void **state)
+{
+	struct machine m;
+	bool refuses = false;
+	struct silt_sync_log log = {.size = sizeof(log), .replace = refuse, .opaque = &refuses};
+	struct silt_sync_slot far = {.size = sizeof(far),
+				     .number = 2,
+				     .gpa = UINT64_C(1) << 40,
+				     .bytes = SLOT_PAGES * PAGE,
+				     .flags = SILT_SYNC_SLOT_LOGGED};
+
+	(void)state;
+	start(&m, 1);
+	far.block = m.block;
+	far.offset = offsets[2] * PAGE;
+	assert_true(silt_sync_add_log(m.s, &log) >= 0);
+	m.rings.slots[2].id = 2;
+	rings_write(&m.rings, 0, 2, 5);
+	assert_int_equal(silt_sync_ring_reap(m.s, m.source), 1);
+	refuses = true;
+	expect_error(silt_sync_slot_add(m.s, &far), EAGAIN, "refused a dirty log");
+	refuses = false;
+	assert_true(silt_sync_slot_add(m.s, &far) >= 0);
+	assert_int_equal(silt_sync_run(m.s, 0), SLOT_PAGES);
+	stop(&m);
+}
+
 static void test_with_bitmap(void **state)
 {
 	struct machine m;
@@ -429,6 +566,11 @@ int main(void)
 		cmocka_unit_test(test_slot_that_comes_late),
 		cmocka_unit_test(test_removed_slot),
 		cmocka_unit_test(test_reset_fails),
+		cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_reset_cut_short),
+		cmocka_unit_test(test_ring_that_was_used),
+		cmocka_unit_test(test_reset_left_to_the_next_source),
+		cmocka_unit_test(test_refused_slot),
 		cmocka_unit_test(test_with_bitmap),
 		cmocka_unit_test(test_thread),
 		cmocka_unit_test(test_reaps_while_topology_changes),
