@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Devices store to pages and mark them in one shared log, flat out, while a monitor syncs, takes
- * and reads: behind each pass no copy is older than its page.
+ * and reads, and gives them another log now and then: behind each pass no copy is older than its
+ * page.
  *
  *     conc_sync_marks MARKS               ends well if no page is stale
  *     conc_sync_marks read-early|mark-first    the order is broken; ends well once that was seen
  */
-#include <fcntl.h>
 #include <string.h>
 
 #include <silt/sync.h>
@@ -29,13 +29,24 @@ enum order {
 	MARK_FIRST, /* devices mark pages, and then store to them */
 };
 
+struct device {
+	struct race *race;
+	uint64_t number;
+	unsigned int generation; /* of the log that it writes to; atomic, as is the next */
+	bool parked;
+	pthread_t thread;
+};
+
 struct race {
 	enum order order;
 	struct silt_sync *sync;
 	int block;
+	int source;
 	int consumers;
-	int log_fd;
-	uint64_t log_bytes;
+	struct device devices[DEVICES];
+	pthread_mutex_t switching;
+	struct silt_log *log;
+	unsigned int generation; /* of the log; atomic */
 	uint64_t passes;
 	uint64_t syncs;
 	uint64_t memory[PAGES]; /* the first word of each page */
@@ -46,19 +57,50 @@ struct race {
 	bool over;
 };
 
-struct device {
-	struct race *race;
-	uint64_t number;
-	pthread_t thread;
-};
+static bool is_parked(const struct device *d)
+{
+	return __atomic_load_n(&d->parked, __ATOMIC_SEQ_CST);
+}
+
+/* Once each device has gone over, or is parked and goes over before it marks again. */
+static void await_devices(struct race *r)
+{
+	unsigned int i;
+
+	for (i = 0; i < DEVICES; i++) {
+		const struct device *d = &r->devices[i];
+
+		while (!is_parked(d) &&
+		       __atomic_load_n(&d->generation, __ATOMIC_SEQ_CST) != r->generation)
+			sched_yield();
+	}
+}
 
 static int replace(void *opaque, const struct silt_sync_log_file *file)
 {
 	struct race *r = opaque;
+	struct silt_log *old = r->log;
 
-	r->log_fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
-	r->log_bytes = file->bytes;
+	pthread_mutex_lock(&r->switching);
+	must(!silt_log_map(file->fd, file->bytes, file->offset, &r->log));
+	__atomic_fetch_add(&r->generation, 1, __ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&r->switching);
+	await_devices(r);
+	silt_log_put(old);
 	return 0;
+}
+
+/* Between two bursts: what is pending goes into the log before. */
+static void follow_log(struct device *d, struct silt_log_writer *w)
+{
+	struct race *r = d->race;
+
+	if (d->generation == __atomic_load_n(&r->generation, __ATOMIC_SEQ_CST))
+		return;
+	pthread_mutex_lock(&r->switching);
+	silt_log_writer_set(w, r->log);
+	__atomic_store_n(&d->generation, r->generation, __ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&r->switching);
 }
 
 static void store(struct race *r, const uint64_t *pages, uint64_t version)
@@ -92,6 +134,7 @@ static void one_pass(struct device *d, struct silt_log_writer *w, struct rng *rn
 	struct race *r = d->race;
 
 	for (i = 0; i < PAGES / DEVICES; i += BURST) {
+		follow_log(d, w);
 		for (k = 0; k < BURST; k++) {
 			at += step;
 			pages[k] = at % (PAGES / DEVICES) * DEVICES + d->number;
@@ -110,22 +153,20 @@ static void *run_device(void *arg)
 	struct race *r = d->race;
 	struct rng rng = rng_make(d->number);
 	struct silt_log_writer w;
-	struct silt_log *log;
 	uint64_t pass;
 
 	take_cpus(false);
-	must(!silt_log_map(r->log_fd, r->log_bytes, 0, &log));
 	silt_log_writer_init(&w);
-	silt_log_writer_set(&w, log);
 	for (pass = 1;; pass++) {
 		pthread_barrier_wait(&r->barrier);
 		if (r->over)
 			break;
+		__atomic_store_n(&d->parked, false, __ATOMIC_SEQ_CST);
 		one_pass(d, &w, &rng, pass);
+		__atomic_store_n(&d->parked, true, __ATOMIC_SEQ_CST);
 		__atomic_fetch_add(&r->done, 1, __ATOMIC_RELEASE);
 	}
 	silt_log_writer_set(&w, NULL);
-	silt_log_put(log);
 	return NULL;
 }
 
@@ -165,6 +206,7 @@ static void sync_and_read(struct race *r)
 	must(silt_sync_run(r->sync, 0) >= 0);
 	for (i = 0; i < r->consumers; i++)
 		read_taken(r, i);
+	r->syncs++;
 }
 
 /* Return: pages that are stale in some copy. */
@@ -178,10 +220,10 @@ static unsigned int monitor_pass(struct race *r)
 	pthread_barrier_wait(&r->barrier);
 	while (__atomic_load_n(&r->done, __ATOMIC_ACQUIRE) < DEVICES) {
 		sync_and_read(r);
-		r->syncs++;
+		if (r->syncs % 64 == 0)
+			must(!silt_sync_log_replace(r->sync, r->source));
 	}
 	sync_and_read(r);
-	r->syncs++;
 	for (i = 0; i < r->consumers; i++) {
 		for (page = 0; page < PAGES; page++)
 			stale += r->copy[i][page] != r->memory[page];
@@ -212,13 +254,18 @@ static void add_consumer(struct race *r)
 static void build(struct race *r)
 {
 	struct silt_sync_log log = {.size = sizeof(log), .replace = replace, .opaque = r};
+	unsigned int i;
 
+	pthread_mutex_init(&r->switching, NULL);
 	must(!silt_sync_create(NULL, &r->sync));
 	r->block = silt_sync_block_add(r->sync, "ram", PAGES * LOG_PAGE, NULL);
 	must(r->block >= 0);
 	add_slot(r, 0, GPA_OF_FIRST, 0);
 	add_slot(r, 1, GPA_OF_SECOND, HALF);
-	must(silt_sync_add_log(r->sync, &log) >= 0);
+	for (i = 0; i < DEVICES; i++)
+		r->devices[i] = (struct device){.race = r, .number = i, .parked = true};
+	r->source = silt_sync_add_log(r->sync, &log);
+	must(r->source >= 0);
 	add_consumer(r);
 	pthread_barrier_init(&r->barrier, NULL, DEVICES + 1);
 }
@@ -244,7 +291,6 @@ static unsigned int run_passes(struct race *r)
 int main(int argc, char **argv)
 {
 	static struct race r;
-	struct device devices[DEVICES];
 	uint64_t marks = argc > 1 ? strtoull(argv[1], NULL, 0) : 0, i;
 	unsigned int stale;
 
@@ -257,15 +303,13 @@ int main(int argc, char **argv)
 		r.passes /= 10;
 	must(r.passes >= 2);
 	build(&r);
-	for (i = 0; i < DEVICES; i++) {
-		devices[i] = (struct device){.race = &r, .number = i};
-		must(!pthread_create(&devices[i].thread, NULL, run_device, &devices[i]));
-	}
+	for (i = 0; i < DEVICES; i++)
+		must(!pthread_create(&r.devices[i].thread, NULL, run_device, &r.devices[i]));
 	take_cpus(true);
 	stale = run_passes(&r);
 	for (i = 0; i < DEVICES; i++)
-		pthread_join(devices[i].thread, NULL);
+		pthread_join(r.devices[i].thread, NULL);
 	silt_sync_destroy(r.sync);
-	close(r.log_fd);
+	silt_log_put(r.log);
 	return !stale == !(r.order == RIGHT);
 }

@@ -121,8 +121,8 @@ static void *run_sender(void *arg)
 	}
 }
 
-/* Blocks, slots and consumers come and go beside the ones that are used. */
-static void change(struct race *r)
+/* The monitor writes; slots and consumers come and go beside the ones that are used. */
+static void change(struct race *r, struct rng *rng)
 {
 	struct silt_sync_slot slot = {
 		.size = sizeof(slot),
@@ -132,12 +132,14 @@ static void change(struct race *r)
 		.bytes = PAGE,
 	};
 	int id = silt_sync_slot_add(r->sync, &slot), consumer;
+	uint64_t page = rng_below(rng, PAGES);
 
 	must(id >= 0);
 	consumer = silt_sync_consumer_add(r->sync, false);
 	must(consumer == SENDERS);
 	must(silt_sync_dirty(r->sync, consumer, r->block, 0, PAGES) >= 0);
-	must(!silt_sync_mark(r->sync, r->other, 0, 1));
+	__atomic_store_n(&r->memory[page], rng_next(rng), __ATOMIC_RELAXED);
+	must(!silt_sync_mark(r->sync, r->block, page, 1));
 	must(!silt_sync_consumer_remove(r->sync, consumer));
 	must(!silt_sync_slot_remove(r->sync, id));
 }
@@ -145,13 +147,14 @@ static void change(struct race *r)
 static void *run_changes(void *arg)
 {
 	struct race *r = arg;
+	struct rng rng = rng_make(3);
 
 	for (;;) {
 		pthread_barrier_wait(&r->barrier);
 		if (r->over)
 			return NULL;
 		while (!__atomic_load_n(&r->quiet, __ATOMIC_ACQUIRE)) {
-			change(r);
+			change(r, &rng);
 			sched_yield();
 		}
 		pthread_barrier_wait(&r->barrier);
