@@ -107,7 +107,7 @@ static int clear_words(struct silt_sync *s, struct sync_slot *slot, const struct
 		       struct sync_clear_limits *limits)
 {
 	uint64_t *mask = &slot->unclean[clear->first], first = clear->first * 64;
-	uint64_t rest = sync_kvm_bits(s->kvm, slot) - first, start, ns;
+	uint64_t rest = sync_kvm_bits(s->kvm, slot) - first, start, cpu_start, cpu_ns;
 	struct kvm_clear_dirty_log log = {
 		.slot = sync_kvm_slot_number(slot),
 		.num_pages = (uint32_t)(clear->n * 64 < rest ? clear->n * 64 : rest),
@@ -119,15 +119,16 @@ static int clear_words(struct silt_sync *s, struct sync_slot *slot, const struct
 	if (SILT_FAULT(sync_clear_unread))
 		silt_bitmap_set_range(mask, 0, log.num_pages);
 	start = sync_now_ns();
+	cpu_start = sync_cpu_ns();
 	ret = sync_ioctl(s->kvm->ioctl, s->kvm->opaque, s->kvm->vm_fd, KVM_CLEAR_DIRTY_LOG, &log);
+	cpu_ns = sync_cpu_ns() - cpu_start;
 	if (ret < 0)
 		ret = clear_failed(s->kvm, slot, &log, -ret);
-	ns = sync_now_ns() - start;
-	count_clear(s, ret < 0 ? 0 : clear->dirty, ns);
+	count_clear(s, ret < 0 ? 0 : clear->dirty, sync_now_ns() - start);
 	if (ret < 0)
 		return ret;
 	memset(mask, 0, clear->n * sizeof(*mask));
-	limits->each_ns = sync_clear_learn(limits, clear, ns);
+	limits->each_ns = sync_clear_learn(limits, clear, cpu_ns);
 	__atomic_store_n(&s->clear_each_ns, limits->each_ns, __ATOMIC_RELAXED);
 	return 0;
 }
@@ -178,9 +179,17 @@ static bool test_and_clear(uint64_t *map, uint64_t bit)
 	       __atomic_fetch_and(&map[bit / 64], ~mask, __ATOMIC_ACQ_REL) & mask;
 }
 
-static void set_atomically(uint64_t *map, uint64_t bit)
+/* Bits @first to @last, a word at a time: a slot may lie in a million chunks. */
+static void set_atomically(uint64_t *map, uint64_t first, uint64_t last)
 {
-	__atomic_fetch_or(&map[bit / 64], UINT64_C(1) << bit % 64, __ATOMIC_ACQ_REL);
+	uint64_t word, mask;
+
+	for (word = first / 64; word <= last / 64; word++) {
+		mask = word == first / 64 ? UINT64_MAX << first % 64 : UINT64_MAX;
+		if (word == last / 64)
+			mask &= UINT64_MAX >> (63 - last % 64);
+		__atomic_fetch_or(&map[word], mask, __ATOMIC_ACQ_REL);
+	}
 }
 
 /*
@@ -203,7 +212,7 @@ static int arm_chunk(struct silt_sync *s, struct sync_block *block, uint64_t chu
 	if (SILT_FAULT(sync_unclean_late))
 		test_and_clear(block->unclean_chunks, chunk);
 	if (ret)
-		set_atomically(block->unclean_chunks, chunk);
+		set_atomically(block->unclean_chunks, chunk, chunk);
 	return ret;
 }
 
@@ -220,9 +229,7 @@ int sync_arm(struct silt_sync *s, struct sync_block *block, uint64_t first, uint
 void sync_mark_unclean(struct silt_sync *s, struct sync_slot *slot)
 {
 	uint64_t chunk_bytes = s->opt.chunk_pages << s->opt.page_shift;
-	uint64_t chunk = slot->is.offset / chunk_bytes;
-	uint64_t last = (slot->is.offset + slot->is.bytes - 1) / chunk_bytes;
 
-	for (; chunk <= last; chunk++)
-		set_atomically(slot->block->unclean_chunks, chunk);
+	set_atomically(slot->block->unclean_chunks, slot->is.offset / chunk_bytes,
+		       (slot->is.offset + slot->is.bytes - 1) / chunk_bytes);
 }

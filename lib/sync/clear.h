@@ -29,7 +29,7 @@ struct sync_clear {
 bool sync_clear_next(const uint64_t *words, uint64_t from, uint64_t end,
 		     const struct sync_clear_limits *limits, struct sync_clear *clear);
 
-/* What @each_ns is to be after @clear took @ns. */
+/* What @each_ns is to be after @clear took @ns of a CPU: who waits for one learns nothing. */
 uint64_t sync_clear_learn(const struct sync_clear_limits *limits, const struct sync_clear *clear,
 			  uint64_t ns);
 

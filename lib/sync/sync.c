@@ -25,12 +25,22 @@
 #define MIN_CHUNK_PAGES 64
 #define MAX_CHUNK_PAGES (UINT64_C(1) << 40)
 
-uint64_t sync_now_ns(void)
+static uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t sync_now_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t sync_cpu_ns(void)
+{
+	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 void sync_signals_block(sigset_t *before)

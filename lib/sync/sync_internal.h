@@ -195,6 +195,9 @@ void sync_words_free(uint64_t *words, uint64_t n);
 
 uint64_t sync_now_ns(void);
 
+/* What this thread has had of a CPU. */
+uint64_t sync_cpu_ns(void);
+
 /*
  * Signals are the host's business, but for those that an access of ours may raise. @before is what
  * pthread_sigmask(SIG_SETMASK, ...) is given at the end.
