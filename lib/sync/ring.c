@@ -131,18 +131,26 @@ static bool is_dirty(const struct kvm_dirty_gfn *entry)
 	return (flags & KVM_DIRTY_GFN_F_MASK) == KVM_DIRTY_GFN_F_DIRTY;
 }
 
-/* Entries lie behind each other: the first is the one with none before it. A full ring has none. */
-static void find_first(struct ring *ring, uint32_t room)
+/*
+ * Entries lie behind each other: the first is the one with none before it. A full ring has no first
+ * and may be begun anywhere. Return: false if no place to begin was seen: entries that came
+ * meanwhile must not be taken from their middle on, for a reset goes in order.
+ */
+static bool find_first(struct ring *ring, uint32_t room)
 {
-	uint32_t i;
+	uint32_t i, dirty = 0;
 
 	for (i = 0; i < room; i++) {
-		if (!is_dirty(&ring->entries[i]) || is_dirty(&ring->entries[(i - 1) & (room - 1)]))
+		if (!is_dirty(&ring->entries[i]))
+			continue;
+		dirty++;
+		if (is_dirty(&ring->entries[(i - 1) & (room - 1)]))
 			continue;
 		ring->next = i;
 		ring->found = true;
-		return;
+		return true;
 	}
+	return dirty == room;
 }
 
 static uint32_t collect(struct ring_source *r, unsigned int vcpu)
@@ -153,8 +161,8 @@ static uint32_t collect(struct ring_source *r, unsigned int vcpu)
 	uint64_t offset;
 	bool fresh;
 
-	if (!ring->found)
-		find_first(ring, room);
+	if (!ring->found && !find_first(ring, room))
+		return 0;
 	for (n = 0; n < room && is_dirty(&ring->entries[ring->next]); n++) {
 		entry = &ring->entries[ring->next];
 		number = __atomic_load_n(&entry->slot, __ATOMIC_RELAXED);

@@ -188,6 +188,39 @@ static void test_most_dirty_pages(void **state)
 	fake_free(&f);
 }
 
+/* A slot that begins and ends inside chunks, of which there are many, is cleared in each of them.
+ */
+static void test_many_chunks(void **state)
+{
+	struct rng r = rng_make(3);
+	struct fake f = {0};
+	struct silt_sync *s;
+	uint64_t pages, offset, page;
+	int block, c, i;
+
+	(void)state;
+	for (i = 0; i < 40; i++) {
+		s = make_engine(12, 64, 0);
+		pages = 1 + rng_below(&r, 64 * 200);
+		offset = rng_below(&r, 64 * 200);
+		fake_add(&f, 1, pages);
+		block = silt_sync_block_add(s, "ram", (offset + pages + 64) * PAGE, NULL);
+		c = silt_sync_consumer_add(s, false);
+		add_kvm(s, &f, 12);
+		assert_true(add_slot(s, 0, 1, block, 0, pages * PAGE, offset * PAGE) >= 0);
+		for (page = 0; page < pages; page++)
+			fake_write(&f, 0, page);
+		assert_int_equal(silt_sync_run(s, c), pages);
+		assert_int_equal(take_all(s, c, block), pages);
+		for (page = 0; page < pages; page++)
+			assert_false(fake_dirty(&f, 0, page));
+		assert_null(f.wrong);
+		silt_sync_destroy(s);
+		fake_free(&f);
+		f = (struct fake){0};
+	}
+}
+
 /* A clear that fails: the pages stay dirty, KVM's bits stay unclean, and the next take mends it. */
 static void test_failed_clear(void **state)
 {
@@ -625,6 +658,7 @@ int main(void)
 		cmocka_unit_test(test_aliases),
 		cmocka_unit_test(test_clears_are_aligned),
 		cmocka_unit_test(test_most_dirty_pages),
+		cmocka_unit_test(test_many_chunks),
 		cmocka_unit_test(test_failed_clear),
 		cmocka_unit_test(test_failed_without_errno),
 		cmocka_unit_test(test_failed_read),
