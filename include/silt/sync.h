@@ -26,6 +26,10 @@ SILT_BEGIN_DECLS
  * others keep. A bit that a source reports is delivered to every consumer, and again at each sync
  * until it was cleared in the source, so that nothing depends on who clears when.
  *
+ * Attach sources, with logging on, before the first take: what was written before is not reported.
+ * Sync a last time once all vCPUs have left KVM_RUN and devices are drained: until then processors
+ * (in a page-modification log) and devices keep some of what they wrote to themselves.
+ *
  * All functions return 0 or a positive result, or -errno with a message in silt_errmsg().
  * Every one of them: -EINVAL an argument is out of bounds, -ENOENT no such block, slot, consumer
  * or source, -ENOMEM. Ids are small numbers, not used again while what they name exists. Where a
@@ -35,8 +39,12 @@ SILT_BEGIN_DECLS
  * that the library does not know have to be 0, or it is -EINVAL; so is a size of 0.
  *
  * Thread: any, at the same time, for one and the same engine; what changes blocks, slots, sources
- * or consumers waits until running syncs and takes end. Owns: memory that is handed in stays the
- * caller's. No function but those that add, resize and replace allocates.
+ * or consumers waits until running syncs and takes end, and all else but silt_sync_ring_reap()
+ * waits for it. Callbacks are called under the engine's locks: they must call nothing of it, and
+ * wait for no thread that does, nor for a lock that one holds meanwhile; a log's and an own
+ * source's may wait for a vCPU that is in silt_sync_ring_reap(). After fork() the child has no use
+ * of an engine. Owns: memory that is handed in stays the caller's. No function but those that add,
+ * resize and replace allocates.
  */
 struct silt_sync;
 
@@ -138,8 +146,10 @@ SILT_API int silt_sync_slot_add(struct silt_sync *s, const struct silt_sync_slot
  * silt_sync_slot_remove() - a slot is no more
  *
  * Its pages become dirty for every consumer: what its sources knew of them is gone. Call it once
- * nothing can write through the slot any more. Syncs and takes that come between KVM's removal and
- * this one fail with what KVM says of a slot that it does not know; they lose nothing.
+ * nothing can write through the slot any more, and before KVM is given another slot of the same
+ * number: a sync would have that one's bitmap, which may be longer, written over this one's. Syncs
+ * and takes that come between KVM's removal and this one fail with what KVM says of a slot that it
+ * does not know; they lose nothing.
  *
  * Return: 0. Blocks: while syncs and takes run.
  */
@@ -169,8 +179,8 @@ enum silt_sync_kvm_mode {
 };
 
 /**
- * How KVM is reached; NULL for ioctl(2). Returns 0 or more, or -1 with errno set (none: EPROTO).
- * Called under the engine's locks: call nothing of the engine.
+ * How KVM is reached; NULL for ioctl(2). Returns 0 or more, or -1 with errno set (none: EPROTO). A
+ * callback: see the top.
  */
 typedef int silt_sync_ioctl_fn(void *opaque, int fd, unsigned long request, void *arg);
 
@@ -258,8 +268,8 @@ struct silt_sync_log_file {
 
 /**
  * Have every device write to another log. Return 0 once each has acknowledged it: no store reaches
- * the one before any more. An error keeps the log before: then no device may use the new one.
- * Called under the engine's locks: call nothing of the engine.
+ * the one before any more. An error keeps the log before: then no device may use the new one. A
+ * callback: see the top.
  */
 typedef int silt_sync_replace_fn(void *opaque, const struct silt_sync_log_file *log);
 
@@ -319,7 +329,7 @@ SILT_API int silt_sync_add_pagemap(struct silt_sync *s, const struct silt_sync_p
 /**
  * Read and clear: set in @bitmap, which comes zeroed, bit i for each granule i of the @granules
  * from @gpa on that was written since the last call. Return 0, or -errno: then all of it counts as
- * dirty. Called with the engine's locks held, from the thread that syncs: call nothing of it.
+ * dirty. A callback, from the thread that syncs: see the top.
  */
 typedef int silt_sync_read_fn(void *opaque, uint64_t gpa, uint64_t granules, uint64_t *bitmap);
 
@@ -358,7 +368,8 @@ SILT_API int silt_sync_source_remove(struct silt_sync *s, int source);
  * @first: the first page, in pages of the engine
  * @n:     how many
  *
- * Call it after the store. Return: 0. Blocks: for a moment.
+ * Call it after the store. Return: 0. Blocks: while blocks, slots, sources or consumers change, and
+ * while a sync merges into the block.
  */
 SILT_API int silt_sync_mark(struct silt_sync *s, int block, uint64_t first, uint64_t n);
 
@@ -415,7 +426,8 @@ SILT_API int64_t silt_sync_dirty(struct silt_sync *s, int consumer, int block, u
  * allow, none where nothing is to be cleared. A run does not reach over the end of its chunk.
  *
  * Return: pages taken; 0 there is none from @from on; -errno of KVM_CLEAR_DIRTY_LOG: then nothing
- * is taken. Blocks: while another takes pages of the block, and in the clears.
+ * is taken. Blocks: while another takes pages of the block, while a sync reads a slot that shows
+ * them, and in the clears.
  */
 SILT_API int64_t silt_sync_take(struct silt_sync *s, int consumer, int block, uint64_t from,
 				uint64_t max, uint64_t *first);
@@ -427,7 +439,9 @@ SILT_API int silt_sync_put_back(struct silt_sync *s, int consumer, int block, ui
 /**
  * silt_sync_discard() - pages that need not be sent (balloon, free-page hints)
  *
- * They leave the consumer's bitmap and are armed again, or sources would report them for ever.
+ * They leave the consumer's bitmap and are armed again, or sources would report them for ever. What
+ * no sync has read so far the next one reports: sync before, above all with INITIALLY_SET. Nobody
+ * may mark the pages until it returns.
  * Ranges of any length, 0 included, as in all functions that are given one.
  *
  * Return: pages that were dirty; -errno of KVM_CLEAR_DIRTY_LOG: then they stay dirty. Blocks: as
