@@ -38,20 +38,10 @@ void bench_bitmap_free(struct bench_bitmap *bitmap)
 	*bitmap = (struct bench_bitmap){0};
 }
 
-static uint64_t clock_ns(clockid_t clock)
+uint64_t bench_now_ns(void)
 {
 	struct timespec now;
 
-	clock_gettime(clock, &now);
+	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-uint64_t bench_now_ns(void)
-{
-	return clock_ns(CLOCK_MONOTONIC);
-}
-
-uint64_t bench_thread_ns(void)
-{
-	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }

@@ -22,6 +22,5 @@ int bench_bitmap_make(struct bench_bitmap *bitmap, uint64_t bits);
 void bench_bitmap_free(struct bench_bitmap *bitmap);
 
 uint64_t bench_now_ns(void);
-uint64_t bench_thread_ns(void); /* that this thread has run */
 
 #endif

@@ -149,9 +149,9 @@ int sync_engine_run(struct sync_engine *e, struct sync_sample *sample)
 
 	*sample = (struct sync_sample){0};
 	sync_world_reset(e->world);
-	start = bench_thread_ns();
+	start = bench_now_ns();
 	pages = silt_sync_run(e->sync, e->consumer);
-	split(e->world, (double)(bench_thread_ns() - start), sample);
+	split(e->world, (double)(bench_now_ns() - start), sample);
 	if (pages < 0)
 		return (int)pages;
 	sample->pages = (uint64_t)pages;

@@ -17,17 +17,17 @@ struct loops {
 static uint64_t refilled(struct loops *l)
 {
 	memcpy(l->shared.words, l->src.words, l->n * sizeof(*l->src.words));
-	return bench_thread_ns();
+	return bench_now_ns();
 }
 
 static double ms_since(uint64_t start)
 {
-	return (double)(bench_thread_ns() - start) / 1e6;
+	return (double)(bench_now_ns() - start) / 1e6;
 }
 
 static double merge(struct loops *l)
 {
-	uint64_t start = bench_thread_ns();
+	uint64_t start = bench_now_ns();
 
 	silt_bitmap_kernels()->merge(l->dst.words, l->src.words, l->n);
 	return ms_since(start);
@@ -35,7 +35,7 @@ static double merge(struct loops *l)
 
 static double merge_limit(struct loops *l)
 {
-	uint64_t start = bench_thread_ns(), count;
+	uint64_t start = bench_now_ns(), count;
 
 	count = sync_reference_merge(l->dst.words, l->src.words, l->n);
 	__asm__ volatile("" ::"r"(count));
@@ -44,7 +44,7 @@ static double merge_limit(struct loops *l)
 
 static double merge_shift(struct loops *l)
 {
-	uint64_t start = bench_thread_ns();
+	uint64_t start = bench_now_ns();
 
 	silt_bitmap_kernels()->merge_shift(l->dst.words, l->src.words, SHIFT, l->n - 1);
 	return ms_since(start);

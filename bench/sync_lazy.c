@@ -89,13 +89,13 @@ static int take_slice(struct lazy *l, const struct slice *s)
 	uint64_t first = slot->offset + s->first, last, start;
 	int64_t takes = 0;
 
-	start = bench_thread_ns();
+	start = bench_now_ns();
 	if (last_dirty(b->taken[slot->block].words, first, l->slice, &last))
 		takes = sync_engine_take(&b->engine, slot->block, first, last, NULL);
 	if (takes < 0)
 		return (int)takes;
 	l->takes += (uint64_t)takes;
-	l->takes_ns += (double)(bench_thread_ns() - start) - b->world.call_ns;
+	l->takes_ns += (double)(bench_now_ns() - start) - b->world.call_ns;
 	return 0;
 }
 

@@ -10,7 +10,7 @@
 
 static double ms_since(uint64_t start)
 {
-	return (double)(bench_thread_ns() - start) / 1e6;
+	return (double)(bench_now_ns() - start) / 1e6;
 }
 
 int sync_reference_create(struct sync_reference *r, struct sync_world *w, uint64_t *log)
@@ -122,7 +122,7 @@ static void list_slot(struct sync_reference *r, unsigned int slot)
 static double list_slots(struct sync_reference *r, bool by_words)
 {
 	const struct sync_topology *t = r->world->topology;
-	uint64_t start = bench_thread_ns();
+	uint64_t start = bench_now_ns();
 	unsigned int i;
 
 	for (i = 0; i < t->nslots; i++) {
@@ -199,7 +199,7 @@ static void log_slot(struct sync_reference *r, const struct sync_slot_at *slot, 
 static void take_log(struct sync_reference *r, enum sync_way way, struct sync_sample *sample)
 {
 	const struct sync_topology *t = r->world->topology;
-	uint64_t start = bench_thread_ns();
+	uint64_t start = bench_now_ns();
 	unsigned int i;
 
 	for (i = 0; i < t->nslots; i++)
@@ -212,7 +212,7 @@ static void take_log(struct sync_reference *r, enum sync_way way, struct sync_sa
 static void merge_blocks(struct sync_reference *r, struct sync_sample *sample)
 {
 	const struct sync_topology *t = r->world->topology;
-	uint64_t start = bench_thread_ns();
+	uint64_t start = bench_now_ns();
 	unsigned int i;
 
 	for (i = 0; i < t->nblocks; i++) {
@@ -305,7 +305,7 @@ static int harvest_firmware(struct sync_reference *r, unsigned int block, enum s
 static int harvest_blocks(struct sync_reference *r, enum sync_way way, struct sync_sample *sample)
 {
 	const struct sync_topology *t = r->world->topology;
-	uint64_t start = bench_thread_ns();
+	uint64_t start = bench_now_ns();
 	unsigned int i;
 	int ret = 0;
 	double ms;
@@ -372,7 +372,7 @@ uint64_t sync_reference_merge(uint64_t *dst, const uint64_t *src, uint64_t n)
 static double limit_of_blocks(struct sync_reference *r, bool by_words)
 {
 	const struct sync_topology *t = r->world->topology;
-	uint64_t start = bench_thread_ns(), count = 0;
+	uint64_t start = bench_now_ns(), count = 0;
 	unsigned int i;
 
 	for (i = 0; i < t->nslots; i++) {
@@ -397,7 +397,7 @@ int sync_reference_limit(struct sync_reference *r, struct sync_sample *sample)
 	ret = get_all(r, sample);
 	sample->ms[SYNC_MERGE] = limit_of_blocks(r, true);
 	sample->ms[SYNC_MISALIGNED] = limit_of_blocks(r, false);
-	start = bench_thread_ns();
+	start = bench_now_ns();
 	count = sync_reference_merge_dirty(r->log_sink.words, r->log,
 					   silt_bitmap_words(r->world->topology->log_pages));
 	__asm__ volatile("" ::"r"(count));

@@ -195,8 +195,8 @@ static void print_scales(const struct sync_result *r)
 	const struct sync_scale *s;
 
 	if (r->nscales)
-		printf("\nMerge alone, random pages, ms by the clock:\n%-10s %7s %8s %8s %8s %8s %7s\n",
-		       "guest", "threads", "silt", "min", "limit", "min", "x limit");
+		printf("\nMerge alone, random pages, ms:\n%-10s %7s %8s %8s %8s %8s %7s\n", "guest",
+		       "threads", "silt", "min", "limit", "min", "x limit");
 	for (s = r->scales; s < &r->scales[r->nscales]; s++) {
 		printf("%-10s %7u", s->topology, s->threads);
 		print_figure(&s->silt);
@@ -214,7 +214,7 @@ void sync_result_print(const struct sync_result *r)
 {
 	enum sync_pattern p;
 
-	printf("%s: ms of CPU time, medians and minima of rounds in which all ways take turns.\n",
+	printf("%s: ms, medians and minima of rounds in which all ways take turns.\n",
 	       r->topology->name);
 	if (r->kvm)
 		printf("Bitmaps and clears are KVM's, of a guest whose vCPU runs; %s.\n",

@@ -72,12 +72,12 @@ static int clear(struct sync_world *w, int fd, struct kvm_clear_dirty_log *log)
 
 	if (w->clears == SYNC_CLEARS_FORGOTTEN)
 		return 0;
-	start = bench_thread_ns();
+	start = bench_now_ns();
 	if (real)
 		ret = ioctl(fd, KVM_CLEAR_DIRTY_LOG, log);
 	else if (w->clears == SYNC_CLEARS_DONE)
 		take_out(w->dirty[log->slot].words, log);
-	spent = (double)(bench_thread_ns() - start);
+	spent = (double)(bench_now_ns() - start);
 	ns = real ? spent - w->clock_ns : price(w, log);
 	w->nclears++;
 	w->clear_ns += ns;
@@ -102,9 +102,9 @@ int sync_world_ioctl(void *opaque, int fd, unsigned long request, void *arg)
 
 	if (request != KVM_GET_DIRTY_LOG)
 		return clear(w, fd, arg);
-	w->get_start[log->slot] = bench_thread_ns();
+	w->get_start[log->slot] = bench_now_ns();
 	ret = get(w, fd, log);
-	w->get_end[log->slot] = bench_thread_ns();
+	w->get_end[log->slot] = bench_now_ns();
 	w->get_ns += (double)(w->get_end[log->slot] - w->get_start[log->slot]) - w->clock_ns;
 	return ret;
 }
@@ -414,11 +414,11 @@ static int measure_elsewhere(struct sync_world *w)
 static double clock_cost(void)
 {
 	double each[101];
-	uint64_t last = bench_thread_ns(), now;
+	uint64_t last = bench_now_ns(), now;
 	unsigned int i;
 
 	for (i = 0; i < 101; i++, last = now) {
-		now = bench_thread_ns();
+		now = bench_now_ns();
 		each[i] = (double)(now - last);
 	}
 	return stats_median(each, 101);

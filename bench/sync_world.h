@@ -8,9 +8,6 @@
 struct guest;
 
 /*
- * Times are CPU time of the thread that measures, but where there are several: what other programs
- * do on the machine is no part of them.
- *
  * KVM below a sync: a real one with a guest that has the topology's slots, or bitmaps that are
  * copied as KVM_GET_DIRTY_LOG does, and clears that cost what they were measured to cost.
  */
@@ -37,7 +34,7 @@ struct sync_world {
 	enum sync_clears clears;
 	double clock_ns; /* what it costs to ask for the time */
 
-	/* Calls since sync_world_reset(), in CPU time of their thread. */
+	/* Calls since sync_world_reset(). */
 	double get_ns;
 	uint64_t nclears;
 	double clear_ns;   /* as done or as charged */
