@@ -232,6 +232,49 @@ static void test_wrong_answers(void **state)
 	silt_sync_destroy(s);
 }
 
+/* Of all that was asked for, the last granule, which ends where addresses do. */
+static int dirty_last(void *opaque, uint64_t gpa, uint64_t granules, uint64_t *bitmap)
+{
+	unsigned int shift = *(const unsigned int *)opaque;
+
+	assert_int_equal(gpa + (granules << shift), 0);
+	bitmap[(granules - 1) / 64] |= UINT64_C(1) << (granules - 1) % 64;
+	return 0;
+}
+
+static void try_end_of_memory(unsigned int page_shift, unsigned int shift, uint64_t offset)
+{
+	struct silt_sync_own own = {
+		.size = sizeof(own), .page_shift = shift, .read = dirty_last, .opaque = &shift};
+	uint64_t bytes = UINT64_C(1) << 36, granule = UINT64_C(1) << shift;
+	uint64_t first = (offset + bytes - granule) >> page_shift;
+	uint64_t pages = ((offset + bytes - 1) >> page_shift) - first + 1;
+	struct silt_sync *s = engine(page_shift, 2);
+	int block = silt_sync_block_add(s, "ram", bytes + (UINT64_C(1) << 30), NULL);
+
+	assert_int_equal(silt_sync_consumer_add(s, false), 0);
+	assert_true(add_slot(s, 0, block, UINT64_MAX - bytes + 1, bytes, offset, 0) >= 0);
+	assert_true(silt_sync_add_own(s, &own) >= 0);
+	drain(s, 0, block);
+	assert_int_equal(silt_sync_run(s, SILT_SYNC_NO_CONSUMER), pages);
+	assert_int_equal(silt_sync_dirty(s, 0, block, first, pages), pages);
+	assert_int_equal(drain(s, 0, block), pages);
+	silt_sync_destroy(s);
+}
+
+static void test_end_of_memory(void **state)
+{
+	unsigned int page_shift, shift;
+
+	(void)state;
+	for (page_shift = 12; page_shift <= 21; page_shift += 3) {
+		for (shift = 12; shift <= 30; shift += 6) {
+			try_end_of_memory(page_shift, shift, 0);
+			try_end_of_memory(page_shift, shift, 3 * CELL);
+		}
+	}
+}
+
 static void test_misuse(void **state)
 {
 	struct silt_sync_own own = {.size = sizeof(own), .read = read_own};
@@ -255,6 +298,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_programs),
 		cmocka_unit_test(test_wrong_answers),
+		cmocka_unit_test(test_end_of_memory),
 		cmocka_unit_test(test_misuse),
 	};
 
