@@ -63,4 +63,23 @@ int bench_sync(const struct bench_sync_options *opt);
 /* Whether there is such a topology, or with NULL such a pattern. */
 bool bench_sync_has(const char *topology, const char *pattern);
 
+struct bench_log_options {
+	const char *only; /* cases whose names begin so, or NULL for all */
+	const char *json; /* write the result here, or NULL */
+	double seconds;	  /* about how long to measure */
+	bool progress;
+};
+
+/*
+ * Measure log writes beside other ways of doing them, print a table, write the JSON file.
+ *
+ * Return: 0, or -errno with silt_errmsg() set: no memory, or a way that marks wrong pages
+ * (-EPROTO).
+ * Blocks: for about opt->seconds.
+ */
+int bench_log(const struct bench_log_options *opt);
+
+/* Whether there is a case whose name begins so. */
+bool bench_log_has(const char *only);
+
 #endif
