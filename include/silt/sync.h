@@ -74,7 +74,11 @@ struct silt_sync_options {
  */
 SILT_API int silt_sync_create(const struct silt_sync_options *opt, struct silt_sync **out);
 
-/** silt_sync_destroy() - free an engine; @s may be NULL. Thread: no other may be using it. */
+/**
+ * silt_sync_destroy() - free an engine; @s may be NULL
+ *
+ * Thread: no other may be using it, and no device its logs, whose memory goes.
+ */
 SILT_API void silt_sync_destroy(struct silt_sync *s);
 
 /**
@@ -238,7 +242,7 @@ struct silt_sync_ring {
 SILT_API int silt_sync_add_ring(struct silt_sync *s, const struct silt_sync_ring *opt);
 
 /**
- * silt_sync_ring_add_vcpu() - one vCPU's ring
+ * silt_sync_ring_add_vcpu() - one vCPU's ring, each once
  *
  * Entries that are in it are taken by the next reaping, also where another source used the ring
  * before.
@@ -356,8 +360,9 @@ SILT_API int silt_sync_add_own(struct silt_sync *s, const struct silt_sync_own *
 /**
  * silt_sync_source_remove() - detach a source
  *
- * A log is harvested a last time. For all others, what they would have reported since the last
- * sync is lost: sync before, when they have no more writes to report.
+ * A log is harvested a last time: call it once no device marks it any more, for its memory goes.
+ * For all others, what they would have reported since the last sync is lost: sync before, when they
+ * have no more writes to report.
  *
  * Return: 0. Blocks: while syncs and takes run.
  */
