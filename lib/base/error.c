@@ -26,6 +26,7 @@ int silt_err(int err, const char *fmt, ...)
 
 int silt_err_sys(int err, const char *fmt, ...)
 {
+	const char *what = strerrordesc_np(err);
 	va_list ap;
 	size_t used;
 
@@ -33,6 +34,7 @@ int silt_err_sys(int err, const char *fmt, ...)
 	vsnprintf(message, sizeof(message), fmt, ap);
 	va_end(ap);
 	used = strlen(message);
-	snprintf(message + used, sizeof(message) - used, ": %s", strerrordesc_np(err));
+	snprintf(message + used, sizeof(message) - used, ": %s",
+		 what ? what : "an error that has no name");
 	return -err;
 }

@@ -261,18 +261,37 @@ static bool set_marks(struct log_file *to, const uint64_t *bits, uint64_t first,
 	return true;
 }
 
-/* No device writes to @from any more. What does not fit into @to lies in no slot. */
-static void move_marks(struct log_source *log, struct log_file *to, struct log_file *from)
+static void move_words(struct log_source *log, struct log_file *to, struct log_file *from,
+		       uint64_t first, uint64_t end)
 {
 	const struct silt_bitmap_kernels *k = silt_bitmap_kernels();
-	uint64_t scratch[SYNC_WORDS_CHUNK], first, n, words = from->bytes / 8, taken;
+	uint64_t scratch[SYNC_WORDS_CHUNK], n, taken;
 
-	for (first = 0; first < words; first += n) {
-		n = words - first < SYNC_WORDS_CHUNK ? words - first : SYNC_WORDS_CHUNK;
+	for (; first < end; first += n) {
+		n = end - first < SYNC_WORDS_CHUNK ? end - first : SYNC_WORDS_CHUNK;
 		taken = k->xchg_take(scratch, &from->words[first], n);
 		if (taken == SILT_BITMAP_FAULTED || (taken && !set_marks(to, scratch, first, n)))
 			log->lost = true;
 	}
+}
+
+/*
+ * No device writes to @from any more. What does not fit into @to lies in no slot. Memory of a log
+ * that nobody touched is not looked at: it would come into being, and a slot far up makes it long.
+ */
+static void move_marks(struct log_source *log, struct log_file *to, struct log_file *from)
+{
+	off_t start = 0, end;
+
+	while ((start = lseek(from->fd, start, SEEK_DATA)) >= 0) {
+		end = lseek(from->fd, start, SEEK_HOLE);
+		if (end < 0)
+			break;
+		move_words(log, to, from, (uint64_t)start / 8, (uint64_t)end / 8);
+		start = end;
+	}
+	if (errno != ENXIO)
+		log->lost = true;
 }
 
 static int hand_out(struct log_source *log, const struct log_file *file)

@@ -53,18 +53,18 @@ void sync_signals_block(sigset_t *before)
 	pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
+int sync_callback_errno(int ret)
+{
+	return ret < 0 && ret >= -MAX_ERRNO ? -ret : EPROTO;
+}
+
 int sync_ioctl(silt_sync_ioctl_fn *fn, void *opaque, int fd, unsigned long request, void *arg)
 {
 	int ret = fn(opaque, fd, request, arg);
 
 	if (ret >= 0)
 		return ret;
-	return errno > 0 ? -errno : -EPROTO;
-}
-
-int sync_callback_errno(int ret)
-{
-	return ret < 0 && ret >= -MAX_ERRNO ? -ret : EPROTO;
+	return -sync_callback_errno(-errno);
 }
 
 void sync_note_failure(struct sync_failure *failure, int ret)
@@ -305,9 +305,9 @@ int silt_sync_stats(struct silt_sync *s, struct silt_sync_stats *stats)
 	struct silt_sync_stats known;
 	size_t size = stats->size;
 
-	if (size < sizeof(size))
-		return silt_err(EINVAL, "statistics have a size of %zu bytes, at least %zu", size,
-				sizeof(size));
+	if (size < sizeof(size) || size > MAX_OPTIONS)
+		return silt_err(EINVAL, "statistics have a size of %zu bytes, not %zu to %u", size,
+				sizeof(size), MAX_OPTIONS);
 	pthread_mutex_lock(&s->counters);
 	known = s->stats;
 	pthread_mutex_unlock(&s->counters);

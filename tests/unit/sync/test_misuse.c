@@ -90,6 +90,9 @@ static void test_sizes(void **state)
 	refused(silt_sync_create(&newer.opt, &made), EINVAL);
 	newer.opt.size = SIZE_MAX;
 	refused(silt_sync_create(&newer.opt, &made), EINVAL);
+	stats.stats.size = SIZE_MAX;
+	assert_int_equal(silt_sync_stats(s, &stats.stats), -EINVAL);
+	stats.stats.size = sizeof(stats);
 	assert_int_equal(silt_sync_stats(s, &stats.stats), 0);
 	assert_int_equal(stats.stats.size, sizeof(stats));
 	assert_int_equal(stats.more, 0);

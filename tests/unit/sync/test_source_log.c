@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bits.h"
@@ -417,6 +418,41 @@ static void test_marks_of_a_refused_log(void **state)
 	silt_sync_destroy(s);
 }
 
+static uint64_t memory_of(int fd)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+/* A slot far up makes a log long: memory that nobody marks is not touched, nor made. */
+static void test_sparse(void **state)
+{
+	uint64_t far = UINT64_C(1) << 46, step = (far >> 12) / 16, page;
+	struct silt_sync *s = engine(12, 1);
+	struct device d = {0};
+	int block = silt_sync_block_add(s, "ram", 64 * CELL, NULL), source, old;
+
+	(void)state;
+	silt_sync_consumer_add(s, false);
+	source = add_log(s, &d);
+	assert_true(add_slot(s, 0, block, far, 64 * CELL, 0, 0) >= 0);
+	for (page = 0; page <= far >> 12; page += step)
+		mark(&d, page);
+	old = fcntl(d.fd, F_DUPFD_CLOEXEC, 0);
+	assert_int_equal(silt_sync_log_replace(s, source), 0);
+	for (page = 0; page <= far >> 12; page += step)
+		assert_true(marked(&d, page));
+	assert_true(memory_of(old) < 1 << 24);
+	assert_true(memory_of(d.fd) < 1 << 24);
+	assert_int_equal(silt_sync_run(s, 0), 1);
+	assert_true(memory_of(d.fd) < 1 << 24);
+	close(old);
+	silt_sync_destroy(s);
+	forget(&d);
+}
+
 static void test_removed_log_is_harvested(void **state)
 {
 	struct silt_sync *s = engine(12, 1);
@@ -488,6 +524,7 @@ int main(void)
 		cmocka_unit_test(test_sealed),
 		cmocka_unit_test(test_grows_before_the_slot_comes),
 		cmocka_unit_test(test_marks_of_a_refused_log),
+		cmocka_unit_test(test_sparse),
 		cmocka_unit_test(test_removed_log_is_harvested),
 		cmocka_unit_test(test_counts_what_is_reported),
 		cmocka_unit_test(test_misuse),

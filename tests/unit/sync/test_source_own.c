@@ -229,6 +229,8 @@ static void test_wrong_answers(void **state)
 		expect_error(silt_sync_run(s, 0), EPROTO, "returned");
 		assert_int_equal(drain(s, 0, block), 70);
 	}
+	ret = -4095;
+	expect_error(silt_sync_run(s, 0), 4095, "no name");
 	silt_sync_destroy(s);
 }
 
