@@ -61,9 +61,12 @@ static void become(int fd, int output, bool filtered, const char *const args[])
 
 static void start(struct program *p, int fd, bool filtered, const char *const args[])
 {
+	int output = memfd_create("output", MFD_CLOEXEC);
+
 	/* Above 3, which the child's socket takes. */
-	p->output = fcntl(memfd_create("output", 0), F_DUPFD_CLOEXEC, 10);
+	p->output = fcntl(output, F_DUPFD_CLOEXEC, 10);
 	assert_true(p->output >= 0);
+	close(output);
 	p->pid = fork();
 	assert_true(p->pid >= 0);
 	if (!p->pid)
