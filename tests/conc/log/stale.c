@@ -5,6 +5,8 @@
  * harvest is the page: either the first harvest took the bit and saw the store, or the bit is
  * there again. A writer that looks at the bit without a full fence behind its store fails this, as
  * the variant of this program that is built so shows.
+ *
+ *     conc_log_stale [ROUNDS]
  */
 #include <string.h>
 
@@ -26,6 +28,7 @@
 
 struct shared {
 	struct silt_log *log;
+	unsigned int total; /* rounds to be run */
 	unsigned int round; /* begun */
 	unsigned int done;  /* ended by the writer */
 	uint64_t mem[PAGES][8];
@@ -57,12 +60,12 @@ static void *writer(void *arg)
 	struct shared *s = arg;
 	struct rng rng = rng_make(2);
 	struct silt_log_writer w;
-	unsigned int total = rounds(ROUNDS), round;
+	unsigned int round;
 
 	take_cpus(false);
 	silt_log_writer_init(&w);
 	silt_log_writer_set(&w, s->log);
-	for (round = 1; round <= total; round++) {
+	for (round = 1; round <= s->total; round++) {
 		uint64_t page = round % PAGES;
 
 		wait_for(&s->round, round);
@@ -88,21 +91,30 @@ static void harvest_and_copy(struct shared *s)
 	}
 }
 
-int main(void)
+static unsigned int rounds_wanted(int argc, char **argv)
+{
+	unsigned long n = argc > 1 ? strtoul(argv[1], NULL, 10) : rounds(ROUNDS);
+
+	must(argc < 3 && n && n < UINT32_MAX);
+	return (unsigned int)n;
+}
+
+int main(int argc, char **argv)
 {
 	static struct shared s;
 	struct silt_log_writer w;
 	struct rng rng = rng_make(1);
 	pthread_t thread;
-	unsigned int total = rounds(ROUNDS), round;
+	unsigned int round;
 
+	s.total = rounds_wanted(argc, argv);
 	s.log = odd_log(3 * 8, 8);
 	silt_log_writer_init(&w);
 	silt_log_writer_set(&w, s.log);
 	memset(s.cold, 1, sizeof(s.cold));
 	must(!pthread_create(&thread, NULL, writer, &s));
 	take_cpus(true);
-	for (round = 1; round <= total; round++) {
+	for (round = 1; round <= s.total; round++) {
 		unsigned int page = round % PAGES, wait = (unsigned int)rng_below(&rng, 600);
 
 		/* The bits are set before the race begins. */
