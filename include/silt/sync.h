@@ -38,6 +38,8 @@ SILT_BEGIN_DECLS
  * Options begin with their size, which is the caller's sizeof: members beyond it are 0. Members
  * that the library does not know have to be 0, or it is -EINVAL; so is a size of 0.
  *
+ * Process: the one that made the engine. A child of fork() leaves it alone, its end too: the kernel
+ * takes what the child does to descriptors as done by the parent.
  * Thread: any, at the same time, for one and the same engine; what changes blocks, slots, sources
  * or consumers waits until running syncs and takes end, and all else but silt_sync_ring_reap()
  * waits for it. Callbacks are called under the engine's locks: they must call nothing of it, and
@@ -319,7 +321,8 @@ struct silt_sync_pagemap {
  * silt_sync_add_pagemap() - watch a block's mapping by PAGEMAP_SCAN
  *
  * Sees what this process and the kernel write through that mapping; not what other mappings of the
- * same file are used for.
+ * same file are used for, nor pages that are taken out of a file (MADV_REMOVE): mark those. Private
+ * memory that is dropped (MADV_DONTNEED) is reported.
  * What was written before is not reported. All of the mapping gets page tables, 8 bytes for each
  * page of the host, also where it was never touched.
  *
