@@ -13,21 +13,38 @@
 #define STEP   (13 * 64)
 #define PLACES 5
 
+#define HUGE_BYTES (UINT64_C(2) << 20)
+
+/* Whole huge pages, if it is as large as one. Return: NULL without memory. */
+static char *map_words(struct bench_bitmap *bitmap, uint64_t bytes)
+{
+	uint64_t align = bytes < HUGE_BYTES ? 1 : HUGE_BYTES;
+	char *start;
+
+	bytes = (bytes + align - 1) / align * align;
+	bitmap->map_bytes = bytes + align - 1;
+	bitmap->map = mmap(NULL, bitmap->map_bytes, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (bitmap->map == MAP_FAILED)
+		return NULL;
+	start = bitmap->map;
+	start += -(uintptr_t)start % align;
+	madvise(start, bytes, MADV_HUGEPAGE);
+	memset(start, 0, bytes);
+	return start;
+}
+
 int bench_bitmap_make(struct bench_bitmap *bitmap, uint64_t bits)
 {
 	static unsigned int made;
 	uint64_t words = silt_bitmap_words(bits) + 8, bytes = words * 8 + PLACES * STEP;
-	void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *start = map_words(bitmap, bytes);
 
-	if (map == MAP_FAILED)
+	if (!start)
 		return silt_err_sys(errno, "no memory for a bitmap of %llu bytes",
 				    (unsigned long long)bytes);
-	madvise(map, bytes, MADV_HUGEPAGE);
-	memset(map, 0, bytes);
-	bitmap->words = (uint64_t *)((char *)map + made++ % PLACES * STEP);
+	bitmap->words = (uint64_t *)(start + made++ % PLACES * STEP);
 	bitmap->n = words - 8;
-	bitmap->map = map;
-	bitmap->map_bytes = bytes;
 	return 0;
 }
 

@@ -23,7 +23,7 @@ struct sync_reference {
 int sync_reference_create(struct sync_reference *r, struct sync_world *w, uint64_t *log);
 void sync_reference_destroy(struct sync_reference *r);
 
-/* Nothing is dirty. */
+/* Nothing is dirty in any block. */
 void sync_reference_reset(struct sync_reference *r);
 
 /* One sync: @way is SYNC_MERGED or SYNC_PER_PAGE. */
@@ -34,6 +34,9 @@ int sync_reference_run(struct sync_reference *r, enum sync_way way, struct sync_
  * if all of them were aligned; and over the log one pass that skips clean lines, without atomics.
  */
 int sync_reference_limit(struct sync_reference *r, struct sync_sample *sample);
+
+/* All but the log. */
+int sync_reference_limit_merge(struct sync_reference *r, struct sync_sample *sample);
 
 /* The obvious loop: dst |= src. Return: bits of @dst that became set. */
 uint64_t sync_reference_merge(uint64_t *dst, const uint64_t *src, uint64_t n);

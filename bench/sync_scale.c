@@ -156,7 +156,6 @@ static int contender_create(struct scale *s, struct contender *c, unsigned int t
 
 static int scale_create(struct scale *s, const char *topology)
 {
-	unsigned int i;
 	int ret;
 
 	*s = (struct scale){0};
@@ -166,8 +165,6 @@ static int scale_create(struct scale *s, const char *topology)
 		ret = sync_reference_create(&s->reference, &s->world, NULL);
 	if (!ret)
 		ret = sync_world_dirty(&s->world, SYNC_RANDOM, 5);
-	for (i = 0; i < s->topology.nslots && !ret; i++)
-		ret = sync_world_get(&s->world, i, s->reference.bits[i].words);
 	return ret;
 }
 
@@ -184,14 +181,28 @@ static void scale_destroy(struct scale *s)
 	sync_world_destroy(&s->world);
 }
 
-static int run_round(struct contender *c, unsigned int round)
+/*
+ * The limit finds in caches what the engine does: bitmaps that were just read, and just emptied.
+ * Several threads go over all bitmaps in one pass, which comes after all reads then.
+ */
+static int run_limit(struct scale *s, struct contender *c, double *ms)
+{
+	struct sync_sample sample;
+	int ret;
+
+	sync_reference_reset(&s->reference);
+	ret = sync_reference_limit_merge(&s->reference, &sample);
+	*ms = s->n == 1 ? sample.ms[SYNC_MERGE] : limit_ms(&c->pool);
+	return ret;
+}
+
+static int run_round(struct scale *s, struct contender *c, unsigned int round)
 {
 	int ret = sync_engine_reset(&c->engine);
 
 	if (!ret)
 		ret = sync_engine_merge(&c->engine, &c->silt[round]);
-	c->limit[round] = limit_ms(&c->pool);
-	return ret;
+	return ret ? ret : run_limit(s, c, &c->limit[round]);
 }
 
 static int run_rounds(struct scale *s, double seconds, unsigned int *rounds)
@@ -202,12 +213,12 @@ static int run_rounds(struct scale *s, double seconds, unsigned int *rounds)
 
 	/* The first is a warm-up, whose place the next one takes. */
 	for (i = 0; i < s->n && !ret; i++)
-		ret = run_round(&s->contenders[i], 0);
+		ret = run_round(s, &s->contenders[i], 0);
 	for (round = 0; !ret && round < SYNC_MAX_ROUNDS; round++) {
 		if (round >= SYNC_MIN_ROUNDS && bench_now_ns() > end)
 			break;
 		for (i = 0; i < s->n && !ret; i++)
-			ret = run_round(&s->contenders[(round + i) % s->n], round);
+			ret = run_round(s, &s->contenders[(round + i) % s->n], round);
 	}
 	*rounds = round;
 	return ret;

@@ -27,7 +27,8 @@
 /* KVM looks at every word of the mask. */
 #define WORD_NS 1.2
 
-#define SAMPLE_PAGES UINT64_C(16384)
+#define MAX_SAMPLE UINT64_C(131072)
+#define PARTS	   16
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
@@ -245,21 +246,32 @@ static int clear_each(struct sync_world *w, unsigned int slot, const uint64_t *b
 	return ret;
 }
 
-static int clear_all(struct sync_world *w, unsigned int slot, uint64_t *bits, double *ns)
+/* In parts. Return: what a page more costs, the median of them, or -errno. */
+static int clear_parts(struct sync_world *w, unsigned int slot, uint64_t *bits, double *ns)
 {
-	uint64_t pages = w->topology->slots[slot].pages, dirty = silt_bitmap_count(bits, 0, pages);
-	int ret;
+	uint64_t part = w->topology->slots[slot].pages / PARTS / 64 * 64, dirty, i;
+	double each[PARTS];
+	unsigned int n = 0;
+	int ret = 0;
 
-	sync_world_reset(w);
-	ret = sync_world_clear(w, slot, 0, pages, bits);
-	*ns = (w->clear_ns - (double)pages / 64 * WORD_NS) / (double)(dirty ? dirty : 1);
+	for (i = 0; i < PARTS && !ret; i++) {
+		dirty = silt_bitmap_count(bits, i * part, part);
+		if (dirty < 2)
+			continue;
+		sync_world_reset(w);
+		ret = sync_world_clear(w, slot, i * part, part, &bits[i * part / 64]);
+		each[n++] = (w->clear_ns - w->cost.call_ns - (double)part / 64 * WORD_NS) /
+			    (double)(dirty - 1);
+	}
+	*ns = n ? stats_median(each, n) : PAGE_NS;
 	return ret;
 }
 
 static int measure_with(struct sync_world *w, uint64_t *bits)
 {
 	unsigned int firmware = w->topology->nbig;
-	int ret = write_memory(w, SYNC_RANDOM, SAMPLE_PAGES, 1);
+	uint64_t writes = sync_pattern_writes(w->topology, SYNC_RANDOM);
+	int ret = write_memory(w, SYNC_RANDOM, writes < MAX_SAMPLE ? writes : MAX_SAMPLE, 1);
 
 	if (!ret)
 		ret = sync_world_dirty_firmware(w);
@@ -270,7 +282,7 @@ static int measure_with(struct sync_world *w, uint64_t *bits)
 	if (!ret)
 		ret = sync_world_get(w, firmware - 1, bits);
 	if (!ret)
-		ret = clear_all(w, firmware - 1, bits, &w->cost.page_ns);
+		ret = clear_parts(w, firmware - 1, bits, &w->cost.page_ns);
 	w->cost.measured = !ret;
 	return ret;
 }
@@ -399,12 +411,12 @@ static int make_bitmaps(struct sync_world *w)
 /* A small guest tells what clears cost, where there can be one. */
 static int measure_elsewhere(struct sync_world *w)
 {
-	struct sync_topology tiny;
+	struct sync_topology small_topology;
 	struct sync_world small;
 	int ret;
 
-	sync_topology_make("tiny", &tiny);
-	ret = sync_world_create(&small, &tiny, true);
+	sync_topology_make("16g", &small_topology);
+	ret = sync_world_create(&small, &small_topology, true);
 	if (!ret)
 		w->cost = small.cost;
 	sync_world_destroy(&small);

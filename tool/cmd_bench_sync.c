@@ -20,7 +20,7 @@ static const char usage[] =
 	"  --pattern=P   its dirty pages: random, runs, sparse or clean (default: all, in turn)\n"
 	"  --threads=N   also measure what N threads gain (1 to 64; default 1)\n"
 	"  --sizes       also measure guests of 16 GiB to 12 TiB, which takes 5 GiB of memory\n"
-	"  --seconds=N   about how long to measure, beside the guest's writing (default 30)\n"
+	"  --seconds=N   about how long to measure, beside the guest's writing (default 20)\n"
 	"  --json=FILE   write the result here as JSON too\n"
 	"  --version, -h, --help\n"
 	"\n"
@@ -124,7 +124,7 @@ static int run(const struct bench_sync_options *opt)
 int bench_sync_command(int argc, char **argv)
 {
 	struct bench_sync_options opt = {.topology = "64c256g",
-					 .seconds = 30,
+					 .seconds = 20,
 					 .threads = 1,
 					 .progress = tool_progress(stderr)};
 	int c, ret;
