@@ -5,8 +5,9 @@
  * silt_log_harvest() and its caller do. When all is quiet each page's copy is the page, or its bit
  * is set.
  *
- * A burst is stores to two pages, one fence, and the marks in two words. The writers share the
- * first word, where each has a page of its own, and the second, where they store to one page.
+ * A burst is stores to two pages, one fence, a look at two words, and, if bits are missing, another
+ * look at each word and an OR. The writers share the first word, where each has a page of its own,
+ * and the second, where they store to one page.
  */
 #ifndef BURSTS
 #define BURSTS 2
@@ -51,18 +52,34 @@ inline store_pages(p)
 	store(p, PAGE(SHARED), value)
 }
 
-inline mark_pages(p)
+inline set_missing(p)
 {
-#if !defined(NO_FENCE) && !defined(ALWAYS_OR)
-	fence(p);
-#endif
 	mark(p, 0, 1 << p);
 	mark(p, 1, 1)
 }
 
+inline mark_pages(p)
+{
+#ifdef ALWAYS_OR
+	set_missing(p);
+#else
+#ifndef NO_FENCE
+	fence(p);
+#endif
+	load(p, WORD(0), have);
+	missing = (1 << p) & ~have;
+	load(p, WORD(1), have);
+	missing = missing | (1 & ~have);
+	if
+	:: missing -> set_missing(p)
+	:: else
+	fi
+#endif
+}
+
 proctype writer(byte me)
 {
-	byte n, value, have;
+	byte n, value, have, missing;
 
 	do
 	:: n < BURSTS ->
@@ -76,7 +93,8 @@ proctype writer(byte me)
 		store_pages(me);
 		mark_pages(me);
 #endif
-		have = 0
+		have = 0;
+		missing = 0
 	:: else -> break
 	od;
 	working--

@@ -13,6 +13,9 @@
 #ifndef SLOTS
 #define SLOTS 1
 #endif
+#ifndef ARMED_SLOTS
+#define ARMED_SLOTS SLOTS
+#endif
 #ifndef STORES
 #define STORES 2
 #endif
@@ -156,7 +159,7 @@ inline arm()
 	}
 	slot = 0;
 	do
-	:: have && slot < SLOTS ->
+	:: have && slot < ARMED_SLOTS ->
 		lock(locked[slot]);
 		if
 		:: MASK(slot) ->
