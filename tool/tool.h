@@ -21,7 +21,7 @@ enum tool_exit {
  */
 int cmd_bench(int argc, char **argv);
 int bench_sync_command(int argc, char **argv); /* silt bench sync */
-int bench_log_command(int argc, char **argv); /* silt bench log */
+int bench_log_command(int argc, char **argv);  /* silt bench log */
 int cmd_blk(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 
