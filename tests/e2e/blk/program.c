@@ -51,8 +51,9 @@ static void become(int fd, int output, bool filtered, const char *const args[])
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(output, STDOUT_FILENO);
 	dup2(output, STDERR_FILENO);
-	if (fd >= 0)
-		dup2(fd, 3);
+	/* Where it is 3 already, dup2() does nothing, and it would be closed. */
+	if (fd >= 0 && dup2(fd, 3) == 3)
+		fcntl(3, F_SETFD, 0);
 	if (filtered)
 		deny_io_uring();
 	execv(program_silt, (char *const *)argv);
