@@ -2,8 +2,8 @@
 /*
  * Law 1: a device serves two requests and publishes them one by one or both at once, as
  * silt_virtq_publish() does, and may be killed between any two of its steps. Its successor takes
- * over from the record of what is in flight, as silt_virtq_set_inflight() does. A harvester runs
- * beside them. When all is quiet:
+ * over from the record of what is in flight, as silt_virtq_set_inflight() does, and with KILLS=2
+ * may be killed meanwhile. A harvester runs beside them, unless HARVESTS=0. When all is quiet:
  *
  * - lost: each page's copy is the page, or its bit is set; the ring's page is the two used entries
  *   and the used index, which are stored and copied one after the other;
@@ -16,6 +16,9 @@
  */
 #ifndef HARVESTS
 #define HARVESTS 2
+#endif
+#ifndef KILLS
+#define KILLS 1
 #endif
 
 #define REQUESTS  2
@@ -50,7 +53,8 @@ byte place; /* that is watched: what holds for any holds for all */
 byte place_bit;
 byte copy;
 byte called;
-bool killed;
+byte killed; /* devices that were */
+bool taking_over;
 byte devices = 1; /* that run or will */
 bool harvested;
 bool lost, torn, unfinished, uncalled;
@@ -253,7 +257,7 @@ inline publish()
 	call_guest()
 }
 
-proctype device(bool successor)
+proctype device(byte life)
 {
 	byte used, next, ahead, pending, have, head, i, nstaged;
 	byte staged[REQUESTS], status[REQUESTS];
@@ -261,7 +265,10 @@ proctype device(bool successor)
 
 	{
 		if
-		:: successor -> take_over()
+		:: life ->
+			taking_over = true;
+			take_over();
+			taking_over = false
 		:: else
 		fi;
 		do
@@ -272,7 +279,7 @@ proctype device(bool successor)
 		:: !again[0] && !again[1] && next == REQUESTS && !nstaged -> break
 		od
 	} unless {
-		killed && !successor
+		killed > life
 	}
 	devices--
 }
@@ -281,19 +288,23 @@ proctype device(bool successor)
 active proctype killer()
 {
 end:
-	atomic {
-		devices == 1;
-		killed = true;
-		devices++
-	}
-	drained(0) && devices == 1;
-	run device(true)
+	do
+	:: atomic {
+		devices == 1 && (!killed || (killed < KILLS && taking_over)) ->
+			killed++;
+			devices++
+	   }
+	   drained(0) && devices == 1;
+	   taking_over = false;
+	   run device(killed)
+	od
 }
 
 /* ---- The others ------------------------------------------------------------------------------ */
 
 active proctype harvester()
 {
+#if HARVESTS
 	byte n, taken;
 
 	do
@@ -310,6 +321,7 @@ active proctype harvester()
 		taken = 0
 	:: else -> break
 	od;
+#endif
 	harvested = true
 }
 
@@ -347,7 +359,7 @@ init
 	:: mem[LOG] = DATA_BIT(0) | DATA_BIT(1) | RING_BIT
 	:: skip
 	fi;
-	run device(false);
+	run device(0);
 	devices == 0 && harvested && drained(0);
 	lost = copy != mem[place] && !(mem[LOG] & place_bit);
 	assert(!lost);
