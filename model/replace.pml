@@ -4,8 +4,8 @@
  * and then a log is set in place of the first one, or, where there was none, of the marks that were
  * kept. The control thread does what silt_commit() does: it parks the queues, flushes what they
  * have pending into the log that they had, merges kept marks, hands out the new log, lets the
- * queues go on and answers. The monitor copies all pages once logging is on, and harvests: the old log for
- * the last time after the answer, the new one from there on. When all is quiet:
+ * queues go on and answers. The monitor copies all pages once logging is on, and harvests: the old
+ * log for the last time after the answer, the new one from there on. When all is quiet:
  *
  * - lost: each page's copy is the page, or its bit is set in the log that is still read.
  *
