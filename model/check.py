@@ -64,9 +64,10 @@ def incomplete(said):
 
 
 def replay(model, names, cwd):
-    if (cwd / f"{model.name}.trail").exists():
-        print(run(["spin", "-t", "-p", "-g"] + [f"-D{name}" for name in names] + [str(model)],
-                  cwd)[1])
+    trail = cwd / f"{model.name}.trail"
+    if trail.exists():
+        defined = [f"-D{name}" for name in names]
+        print(run(["spin", "-k", trail.name, "-p", "-g"] + defined + [str(model)], cwd)[1])
 
 
 def check(wanted, model, names, cc, cwd):
