@@ -43,6 +43,7 @@ static const struct log_case cases[] = {
 	BOTH("random-1t", CALLS(LOG_RANDOM, TIB / 4096, 64, 4096)),
 	BOTH("64k-hot", CALLS(LOG_HOT, 16, K64, K64)),
 	BOTH("64k-stream", CALLS(LOG_ROUND, 4 * GIB / 4096, K64, K64)),
+	BOTH("64k-cross", CALLS(LOG_ROUND, 17 * 4096, K64, K64 + 4096)),
 	BOTH("pair-page", PAIR(LOG_HOT, 1, 64, 4096, 0)),
 	BOTH("pair-line", PAIR(LOG_ROUND, 64, 64, 4096, 256)),
 	BOTH("pair-64k", PAIR(LOG_HOT, 16, K64, K64, 0)),

@@ -11,6 +11,14 @@
 typedef void log_mark_fn(void *state, uint64_t gpa, uint64_t len);
 typedef void log_flush_fn(void *state);
 
+/* How a variant marks a range of several, how it ends them, and how it marks one alone. */
+struct log_ways {
+	log_mark_fn *mark;
+	log_flush_fn *flush;
+	log_mark_fn *mark_now;
+	bool now_pays; /* for the few marks of the ring behind a single descriptor */
+};
+
 #define LOG_INLINE static inline __attribute__((always_inline))
 
 LOG_INLINE void log_store_data(struct log_memory *memory, uint32_t i)
@@ -18,24 +26,28 @@ LOG_INLINE void log_store_data(struct log_memory *memory, uint32_t i)
 	__atomic_store_n(&memory->data[i % LOG_DATA_WORDS], i, __ATOMIC_RELAXED);
 }
 
-LOG_INLINE void log_run_calls(void *state, const struct log_pass *pass, log_mark_fn *mark,
-			      log_flush_fn *flush)
+/* Store and mark a burst of ranges. */
+LOG_INLINE void log_mark_burst(void *state, const struct log_pass *pass, uint32_t at,
+			       const struct log_ways *ways)
 {
-	const struct log_op *op = pass->ops, *end = op + pass->n;
-	uint32_t burst = pass->burst, i;
+	const struct log_op *op = &pass->ops[at];
+	uint32_t i;
 
-	for (; op < end; op += burst) {
-		for (i = 0; i < burst; i++) {
-			log_store_data(pass->memory, (uint32_t)(op - pass->ops) + i);
-			mark(state, op[i].gpa, op[i].len);
-		}
-		flush(state);
+	if (pass->burst == 1) {
+		log_store_data(pass->memory, at);
+		ways->mark_now(state, op->gpa, op->len);
+		return;
 	}
+	for (i = 0; i < pass->burst; i++) {
+		log_store_data(pass->memory, at + i);
+		ways->mark(state, op[i].gpa, op[i].len);
+	}
+	ways->flush(state);
 }
 
 /* Used entries of a burst, which does not cross the end of the ring, the index, the event. */
 LOG_INLINE void log_publish(void *state, struct log_memory *memory, uint32_t burst,
-			    log_mark_fn *mark, log_flush_fn *flush)
+			    const struct log_ways *ways)
 {
 	uint16_t index = memory->index;
 	uint32_t first = index % LOG_RING_SIZE, i;
@@ -44,37 +56,48 @@ LOG_INLINE void log_publish(void *state, struct log_memory *memory, uint32_t bur
 		__atomic_store_n(&memory->entries[first + i], index + i, __ATOMIC_RELAXED);
 	__atomic_store_n(&memory->index, (uint16_t)(index + burst), __ATOMIC_RELEASE);
 	__atomic_store_n(&memory->event, (uint16_t)(index + burst), __ATOMIC_RELAXED);
-	mark(state, LOG_ENTRIES_GPA + first * 8, burst * 8);
-	mark(state, LOG_INDEX_GPA, 2);
-	mark(state, LOG_EVENT_GPA, 2);
-	flush(state);
+	if (burst == 1 && ways->now_pays) {
+		ways->mark_now(state, LOG_ENTRIES_GPA + first * 8, 8);
+		ways->mark_now(state, LOG_INDEX_GPA, 2);
+		ways->mark_now(state, LOG_EVENT_GPA, 2);
+		return;
+	}
+	ways->mark(state, LOG_ENTRIES_GPA + first * 8, burst * 8);
+	ways->mark(state, LOG_INDEX_GPA, 2);
+	ways->mark(state, LOG_EVENT_GPA, 2);
+	ways->flush(state);
 }
 
-LOG_INLINE void log_run_descriptors(void *state, const struct log_pass *pass, log_mark_fn *mark,
-				    log_flush_fn *flush)
+LOG_INLINE void log_run_calls(void *state, const struct log_pass *pass, const struct log_ways *ways)
 {
-	const struct log_op *op = pass->ops, *end = op + pass->n;
-	uint32_t burst = pass->burst, i;
+	uint32_t at;
 
-	for (; op < end; op += burst) {
-		for (i = 0; i < burst; i++) {
-			log_store_data(pass->memory, (uint32_t)(op - pass->ops) + i);
-			mark(state, op[i].gpa, op[i].len);
-		}
-		flush(state);
-		log_publish(state, pass->memory, burst, mark, flush);
+	for (at = 0; at < pass->n; at += pass->burst)
+		log_mark_burst(state, pass, at, ways);
+}
+
+LOG_INLINE void log_run_descriptors(void *state, const struct log_pass *pass,
+				    const struct log_ways *ways)
+{
+	uint32_t at;
+
+	for (at = 0; at < pass->n; at += pass->burst) {
+		log_mark_burst(state, pass, at, ways);
+		log_publish(state, pass->memory, pass->burst, ways);
 	}
 }
 
-#define LOG_KERNELS(prefix)                                                        \
-	static void prefix##_calls(void *state, const struct log_pass *pass)       \
-	{                                                                          \
-		log_run_calls(state, pass, prefix##_mark, prefix##_flush);         \
-	}                                                                          \
-                                                                                   \
-	static void prefix##_descriptors(void *state, const struct log_pass *pass) \
-	{                                                                          \
-		log_run_descriptors(state, pass, prefix##_mark, prefix##_flush);   \
+#define LOG_KERNELS(prefix, now, pays)                                                           \
+	static const struct log_ways prefix##_ways = {prefix##_mark, prefix##_flush, now, pays}; \
+                                                                                                 \
+	static void prefix##_calls(void *state, const struct log_pass *pass)                     \
+	{                                                                                        \
+		log_run_calls(state, pass, &prefix##_ways);                                      \
+	}                                                                                        \
+                                                                                                 \
+	static void prefix##_descriptors(void *state, const struct log_pass *pass)               \
+	{                                                                                        \
+		log_run_descriptors(state, pass, &prefix##_ways);                                \
 	}
 
 #endif

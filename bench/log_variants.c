@@ -43,7 +43,12 @@ LOG_INLINE void silt_flush(void *state)
 	silt_log_flush(state);
 }
 
-LOG_KERNELS(silt)
+LOG_INLINE void silt_mark_now(void *state, uint64_t gpa, uint64_t len)
+{
+	silt_log_write_now(state, gpa, len);
+}
+
+LOG_KERNELS(silt, silt_mark_now, true)
 
 /* ---- The others ------------------------------------------------------------------------------ */
 
@@ -89,26 +94,32 @@ static void *reference_open(struct silt_log *log)
 
 REFERENCE(byte, reference_log_byte((uint8_t *)r->words, first, last))
 NO_FLUSH(byte)
-LOG_KERNELS(byte)
+LOG_KERNELS(byte, byte_mark, false)
 
 REFERENCE(word, reference_log_word(r->words, first, last))
 NO_FLUSH(word)
-LOG_KERNELS(word)
+LOG_KERNELS(word, word_mark, false)
 
 REFERENCE(range, reference_log_range(r->words, first, last))
 NO_FLUSH(range)
-LOG_KERNELS(range)
+LOG_KERNELS(range, range_mark, false)
 
 REFERENCE(plain, reference_log_plain(r->words, first, last))
 NO_FLUSH(plain)
-LOG_KERNELS(plain)
+LOG_KERNELS(plain, plain_mark, false)
 
 REFERENCE(cache, reference_log_cache_write(&r->cache, first, last))
 LOG_INLINE void cache_flush(void *state)
 {
 	reference_log_cache_flush(&((struct reference *)state)->cache);
 }
-LOG_KERNELS(cache)
+LOG_INLINE void cache_mark_now(void *state, uint64_t gpa, uint64_t len)
+{
+	cache_mark(state, gpa, len);
+	cache_flush(state);
+}
+
+LOG_KERNELS(cache, cache_mark_now, false)
 
 /* What the loop itself takes: the range is looked at, and no more. */
 LOG_INLINE void none_mark(void *state, uint64_t gpa, uint64_t len)
@@ -118,7 +129,7 @@ LOG_INLINE void none_mark(void *state, uint64_t gpa, uint64_t len)
 }
 
 NO_FLUSH(none)
-LOG_KERNELS(none)
+LOG_KERNELS(none, none_mark, false)
 
 const struct log_variant log_variants[LOG_VARIANTS] = {
 	[LOG_SILT] = {"silt", true, silt_open, silt_close, silt_calls, silt_descriptors},

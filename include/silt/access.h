@@ -125,6 +125,8 @@ static inline bool silt_access_load8(const uint8_t *p, uint8_t *val);
 static inline bool silt_access_load16(const uint16_t *p, uint16_t *val);
 static inline bool silt_access_load32(const uint32_t *p, uint32_t *val);
 static inline bool silt_access_load64(const uint64_t *p, uint64_t *val);
+/** silt_access_look64() - the same as silt_access_load64(), but reads 0 where it faults */
+static inline uint64_t silt_access_look64(const uint64_t *p);
 static inline bool silt_access_store8(uint8_t *p, uint8_t val);
 static inline bool silt_access_store16(uint16_t *p, uint16_t val);
 static inline bool silt_access_store32(uint32_t *p, uint32_t val);

@@ -89,6 +89,11 @@ static inline bool silt_access_xchg64(uint64_t *p, uint64_t val, uint64_t *old)
 	return true;
 }
 
+static inline uint64_t silt_access_look64(const uint64_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
 #elif defined(__x86_64__)
 
 #define SILT_ACCESS_OR(bits, insn, imm)                                                            \
@@ -167,6 +172,19 @@ static inline bool silt_access_xchg64(uint64_t *p, uint64_t val, uint64_t *old)
 		return false;
 	*old = val;
 	return true;
+}
+
+static inline uint64_t silt_access_look64(const uint64_t *p)
+{
+	uint64_t v = 0;
+
+	__asm__ volatile("1: movq %[mem], %[v]\n"
+			 "2:\n\t"
+			 SILT_ACCESS_ENTRY("1b", "2b")
+			 : [v] "+r"(v)
+			 : [mem] "m"(*p)
+			 : "memory");
+	return v;
 }
 
 #else /* arm64 */
@@ -285,6 +303,19 @@ static inline bool silt_access_xchg64(uint64_t *p, uint64_t val, uint64_t *old)
 		return false;
 	*old = v;
 	return true;
+}
+
+static inline uint64_t silt_access_look64(const uint64_t *p)
+{
+	uint64_t v = 0;
+
+	__asm__ volatile("1: ldar %x[v], %[mem]\n"
+			 "2:\n\t"
+			 SILT_ACCESS_ENTRY("1b", "2b")
+			 : [v] "+r"(v)
+			 : [mem] "Q"(*p)
+			 : "memory");
+	return v;
 }
 
 #endif

@@ -22,8 +22,9 @@ SILT_BEGIN_DECLS
  *     data stores -> silt_log_write() -> silt_log_flush() -> publish -> silt_log_write() of the
  *     ring's pages -> silt_log_flush() -> call the guest
  *
- * silt_log_write() may set the bits at once or keep them pending, so call it only after the stores
- * that it stands for; silt_log_flush() leaves nothing pending.
+ * silt_log_write() may set the bits at once or keep the range pending, so call it only after the
+ * stores that it stands for; silt_log_flush() leaves nothing pending. Who completes one request at
+ * a time does both in one with silt_log_write_now(), which is cheaper.
  *
  * Source: vhost-user specification, section Migration (page = GPA / 4096,
  * log[page / 8] |= 1 << page % 8).
@@ -105,17 +106,16 @@ SILT_API void silt_log_set_trouble(struct silt_log *log, unsigned int flags);
  */
 SILT_API int silt_log_merge(struct silt_log *dst, const struct silt_log *src);
 
-/** Words of pending marks that a writer keeps. */
-#define SILT_LOG_PENDING 16
+/** Log writes that a writer keeps: more than a burst makes, and a multiple of 4. */
+#define SILT_LOG_PENDING 64
 
 struct silt_log_pending {
-	uint64_t word; /* index into silt_log_writer.words */
-	uint64_t mask;
+	uint64_t gpa, len;
 };
 
 /**
- * What one writer has done since it was made. Other threads may read single fields with
- * __atomic_load_n(..., __ATOMIC_RELAXED).
+ * What one writer has done since it was made; pending log writes count when they are flushed. Other
+ * threads may read single fields with __atomic_load_n(..., __ATOMIC_RELAXED).
  */
 struct silt_log_counters {
 	uint64_t writes;  /* log writes asked for while logging was on */
@@ -133,14 +133,14 @@ struct silt_log_counters {
  * written byte by byte: their other bytes belong to someone else.
  */
 struct silt_log_writer {
-	uint64_t *words;      /* the aligned word that holds the bit of page 0 */
-	uint64_t npages;      /* pages covered; 0 while there is no log */
-	uint64_t whole_first; /* first word that lies wholly inside the log */
-	uint64_t whole_count; /* how many do, from there on */
-	uint32_t skew;	      /* bits from words[0] to page 0: 0, 8, ... 56 */
 	uint32_t npending;
-	struct silt_log_pending pending[SILT_LOG_PENDING];
+	uint32_t skew;	      /* bits from words[0] to page 0: 0, 8, ... 56 */
+	uint64_t *words;      /* the aligned word that holds the bit of page 0 */
+	uint64_t whole_first; /* first word that lies wholly inside the log */
+	uint64_t whole_count; /* how many do, from there on; 0 while there is no log */
 	struct silt_log_counters count;
+	struct silt_log_pending pending[SILT_LOG_PENDING];
+	uint64_t npages; /* pages covered; 0 while there is no log */
 	struct silt_log *log;
 };
 
@@ -171,9 +171,10 @@ SILT_API void silt_log_writer_set(struct silt_log_writer *w, struct silt_log *lo
  * @gpa: guest-physical address of the first byte that was stored
  * @len: bytes stored; 0 marks nothing
  *
- * The stores must have been made before the call. Marks may stay pending until silt_log_flush().
- * Pages beyond the log's end, and ranges that wrap, are counted (outside) and set
- * SILT_LOG_OUTSIDE; those inside are marked all the same. Without a log it does nothing.
+ * The stores must have been made before the call. The range may stay pending until
+ * silt_log_flush(), and only then is it looked at: pages beyond the log's end, and ranges that
+ * wrap, are counted (outside) and set SILT_LOG_OUTSIDE; those inside are marked all the same.
+ * Without a log it does nothing.
  *
  * Thread: the queue's. Owns: nothing. Blocks: never; no lock, no allocation.
  */
@@ -192,8 +193,21 @@ static inline void silt_log_write(struct silt_log_writer *w, uint64_t gpa, uint6
  */
 static inline void silt_log_flush(struct silt_log_writer *w);
 
-/** The two inline functions as exported ones, for callers without a C compiler. */
+/**
+ * silt_log_write_now() - mark the pages of [@gpa, @gpa + @len) dirty at once
+ * @w:   this queue's writer
+ * @gpa: guest-physical address of the first byte that was stored
+ * @len: bytes stored; 0 marks nothing
+ *
+ * What silt_log_write() and silt_log_flush() do together for one range. What is pending stays so.
+ *
+ * Thread: the queue's. Owns: nothing. Blocks: never; no lock, no allocation.
+ */
+static inline void silt_log_write_now(struct silt_log_writer *w, uint64_t gpa, uint64_t len);
+
+/** The inline functions as exported ones, for callers without a C compiler. */
 SILT_API void silt_log_write_call(struct silt_log_writer *w, uint64_t gpa, uint64_t len);
+SILT_API void silt_log_write_now_call(struct silt_log_writer *w, uint64_t gpa, uint64_t len);
 SILT_API void silt_log_flush_call(struct silt_log_writer *w);
 
 /**

@@ -5,15 +5,10 @@
 
 SILT_BEGIN_DECLS
 
-/*
- * The rare turns of the inline functions, out of their way; not for direct use. "Bits" count from
- * the first bit of writer->words.
- */
-SILT_API void silt_log_write_outside(struct silt_log_writer *w, uint64_t gpa, uint64_t len);
-SILT_API void silt_log_write_words(struct silt_log_writer *w, uint64_t first_bit,
-				   uint64_t last_bit);
-SILT_API void silt_log_mark_edge(struct silt_log_writer *w, uint64_t word, uint64_t mask);
-SILT_API void silt_log_count_fault(struct silt_log_writer *w);
+/* The long turns of the inline functions, out of their way; not for direct use. */
+SILT_API void silt_log_flush_pending(struct silt_log_writer *w);
+SILT_API void silt_log_write_rest(struct silt_log_writer *w, uint64_t gpa, uint64_t len);
+SILT_API void silt_log_or_word(struct silt_log_writer *w, uint64_t *word, uint64_t mask);
 
 /*
  * On arm64 a look at the bit before it is set is worth its fence only with single-instruction
@@ -31,75 +26,61 @@ static inline void silt_log_count(uint64_t *counter, uint64_t n)
 	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
-/* Set bits of one word. A full fence stands between the stores they stand for and the call. */
-static inline void silt_log_mark_word(struct silt_log_writer *w, uint64_t word, uint64_t mask)
+/* Bits that the log does not have yet; all, if looking faults. */
+static inline uint64_t silt_log_missing(const uint64_t *word, uint64_t mask)
 {
-	uint64_t *p = w->words + word;
+	return SILT_LOG_TEST_FIRST ? mask & ~silt_access_look64(word) : mask;
+}
 
-	if (__builtin_expect(word - w->whole_first >= w->whole_count, 0)) {
-		silt_log_mark_edge(w, word, mask);
+/*
+ * A range inside one word that lies wholly inside the log: where that is, and the bits. One
+ * comparison of the length finds the empty range and keeps the end from wrapping; a whole word
+ * needs no other check of bounds, and while there is no log no word is whole.
+ */
+static inline bool silt_log_in_word(const struct silt_log_writer *w, uint64_t gpa, uint64_t len,
+				    uint64_t *word, uint64_t *mask)
+{
+	uint64_t first = (gpa >> SILT_LOG_PAGE_SHIFT) + w->skew;
+	uint64_t last = ((gpa + (len - 1)) >> SILT_LOG_PAGE_SHIFT) + w->skew;
+
+	*word = first / 64;
+	*mask = (UINT64_C(2) << last % 64) - (UINT64_C(1) << first % 64);
+	return len - 1 < 64 * SILT_LOG_PAGE_SIZE && (first ^ last) < 64 &&
+	       *word - w->whole_first < w->whole_count;
+}
+
+static inline void silt_log_write_now(struct silt_log_writer *w, uint64_t gpa, uint64_t len)
+{
+	uint64_t word, mask;
+
+	if (__builtin_expect(!silt_log_in_word(w, gpa, len, &word, &mask), 0)) {
+		silt_log_write_rest(w, gpa, len);
 		return;
 	}
-	if (SILT_LOG_TEST_FIRST) {
-		uint64_t have;
-
-		if (__builtin_expect(silt_access_load64(p, &have), 1) && !(mask & ~have))
-			return;
-	}
-	if (__builtin_expect(silt_access_or64(p, mask), 1))
-		silt_log_count(&w->count.words, 1);
-	else
-		silt_log_count_fault(w);
+	silt_log_count(&w->count.writes, 1);
+	silt_fence();
+	if (silt_log_missing(w->words + word, mask))
+		silt_log_or_word(w, w->words + word, mask);
 }
 
 static inline void silt_log_flush(struct silt_log_writer *w)
 {
-	uint32_t i, n = w->npending;
-
-	if (!n)
-		return;
-	silt_fence();
-	for (i = 0; i < n; i++)
-		silt_log_mark_word(w, w->pending[i].word, w->pending[i].mask);
-	w->npending = 0;
+	if (w->npending)
+		silt_log_flush_pending(w);
 }
 
-/* Keep bits of one word until the flush. */
-static inline void silt_log_pend(struct silt_log_writer *w, uint64_t word, uint64_t mask)
-{
-	if (w->npending) {
-		struct silt_log_pending *last = &w->pending[w->npending - 1];
-
-		if (last->word == word) {
-			last->mask |= mask;
-			return;
-		}
-		if (w->npending == SILT_LOG_PENDING)
-			silt_log_flush(w);
-	}
-	w->pending[w->npending].word = word;
-	w->pending[w->npending].mask = mask;
-	w->npending++;
-}
-
+/* As little as can be: what the ranges mean is worked out for all of a burst at once. */
 static inline void silt_log_write(struct silt_log_writer *w, uint64_t gpa, uint64_t len)
 {
-	uint64_t first, last;
+	uint32_t n = w->npending;
 
-	if (!w->npages)
-		return;
-	if (__builtin_expect(!silt_range_pages(gpa, len, &first, &last) || last >= w->npages, 0)) {
-		silt_log_write_outside(w, gpa, len);
-		return;
+	if (__builtin_expect(n == SILT_LOG_PENDING, 0)) {
+		silt_log_flush_pending(w);
+		n = 0;
 	}
-	silt_log_count(&w->count.writes, 1);
-	first += w->skew;
-	last += w->skew;
-	if (first / 64 == last / 64)
-		silt_log_pend(w, first / 64,
-			      UINT64_MAX << first % 64 & UINT64_MAX >> (63 - last % 64));
-	else
-		silt_log_write_words(w, first, last);
+	w->pending[n].gpa = gpa;
+	w->pending[n].len = len;
+	w->npending = n + 1;
 }
 
 SILT_END_DECLS

@@ -33,4 +33,28 @@ struct silt_log {
  */
 int silt_log_or_edge(struct silt_log *log, uint64_t word, uint64_t mask);
 
+/* Bits of words that lie wholly inside the log, each but once or oftener; up to two for a range. */
+struct silt_log_marks {
+	uint64_t words[2 * SILT_LOG_PENDING];
+	uint64_t masks[2 * SILT_LOG_PENDING];
+	uint32_t n;
+};
+
+/*
+ * What the pending ranges mean. Those that do not lie inside a whole word or two are marked at
+ * once. A full fence stands before the call.
+ */
+void silt_log_resolve(struct silt_log_writer *w, struct silt_log_marks *m);
+
+#ifdef __x86_64__
+/* The same with AVX2, or false, if a range does not lie inside one whole word. */
+bool silt_log_resolve_avx2(struct silt_log_writer *w, struct silt_log_marks *m);
+#endif
+
+/* Set bits of one word at once. A full fence stands before the call. */
+void silt_log_mark_word(struct silt_log_writer *w, uint64_t word, uint64_t mask);
+
+/* Mark a range of any kind at once. A full fence stands before the call. */
+void silt_log_mark_range(struct silt_log_writer *w, uint64_t gpa, uint64_t len);
+
 #endif

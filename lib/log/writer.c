@@ -26,62 +26,214 @@ void silt_log_writer_set(struct silt_log_writer *w, struct silt_log *log)
 	silt_log_put(old);
 }
 
-void silt_log_count_fault(struct silt_log_writer *w)
+/* ---- One range ------------------------------------------------------------------------------- */
+
+static void count_fault(struct silt_log_writer *w)
 {
 	silt_log_count(&w->count.faults, 1);
 	silt_log_set_trouble(w->log, SILT_LOG_FAULTED);
 }
 
-void silt_log_mark_edge(struct silt_log_writer *w, uint64_t word, uint64_t mask)
+static inline void or_word(struct silt_log_writer *w, uint64_t *word, uint64_t mask)
 {
-	int done = silt_log_or_edge(w->log, word, mask);
+	if (silt_access_or64(word, mask))
+		silt_log_count(&w->count.words, 1);
+	else
+		count_fault(w);
+}
 
+void silt_log_or_word(struct silt_log_writer *w, uint64_t *word, uint64_t mask)
+{
+	or_word(w, word, mask);
+}
+
+void silt_log_mark_word(struct silt_log_writer *w, uint64_t word, uint64_t mask)
+{
+	int done;
+
+	if (word - w->whole_first < w->whole_count) {
+		if (silt_log_missing(w->words + word, mask))
+			or_word(w, w->words + word, mask);
+		return;
+	}
+	done = silt_log_or_edge(w->log, word, mask);
 	if (done < 0)
-		silt_log_count_fault(w);
+		count_fault(w);
 	else
 		silt_log_count(&w->count.words, (uint64_t)done);
 }
 
-/* A range of several words: those between the ends are full, and set at once. */
-void silt_log_write_words(struct silt_log_writer *w, uint64_t first_bit, uint64_t last_bit)
+/* Pages [@first, @last], all inside the log. */
+static void mark_pages(struct silt_log_writer *w, uint64_t first, uint64_t last)
 {
-	uint64_t word, last = last_bit / 64;
+	uint64_t first_bit = first + w->skew, last_bit = last + w->skew;
+	uint64_t word = first_bit / 64, end = last_bit / 64;
+	uint64_t mask = UINT64_MAX << first_bit % 64;
 
-	silt_log_pend(w, first_bit / 64, UINT64_MAX << first_bit % 64);
-	if (last - first_bit / 64 > 1) {
-		silt_fence();
-		for (word = first_bit / 64 + 1; word < last; word++)
-			silt_log_mark_word(w, word, UINT64_MAX);
-	}
-	if (SILT_FAULT(log_range_loses_tail))
+	for (; word < end; word++, mask = UINT64_MAX)
+		silt_log_mark_word(w, word, mask);
+	if (SILT_FAULT(log_range_loses_tail) && end != first_bit / 64)
 		return;
-	silt_log_pend(w, last, UINT64_MAX >> (63 - last_bit % 64));
+	silt_log_mark_word(w, word, mask & UINT64_MAX >> (63 - last_bit % 64));
 }
 
-/* All that silt_log_write() does not expect: no bytes, or pages beyond the log's end. */
-void silt_log_write_outside(struct silt_log_writer *w, uint64_t gpa, uint64_t len)
+/* A range that goes on beyond the log. Return: the bytes of it that lie inside. */
+static uint64_t cut(struct silt_log_writer *w, uint64_t gpa, uint64_t len)
 {
 	uint64_t first = gpa >> SILT_LOG_PAGE_SHIFT;
 	uint64_t in_page = gpa % SILT_LOG_PAGE_SIZE;
 	uint64_t inside = w->npages > first ? w->npages - first : 0;
 	uint64_t pages;
 
-	if (!len)
-		return;
 	/* A range that wraps is one that goes on beyond 2^64: it never comes back to page 0. */
 	pages = len / SILT_LOG_PAGE_SIZE +
 		(len % SILT_LOG_PAGE_SIZE + in_page + SILT_LOG_PAGE_SIZE - 1) / SILT_LOG_PAGE_SIZE;
 	silt_log_count(&w->count.outside, pages - inside);
 	silt_log_set_trouble(w->log, SILT_LOG_OUTSIDE);
-	if (inside)
-		silt_log_write(w, gpa, (inside << SILT_LOG_PAGE_SHIFT) - in_page);
-	else
-		silt_log_count(&w->count.writes, 1);
+	return inside ? (inside << SILT_LOG_PAGE_SHIFT) - in_page : 0;
 }
+
+void silt_log_mark_range(struct silt_log_writer *w, uint64_t gpa, uint64_t len)
+{
+	uint64_t first, last;
+
+	if (!len)
+		return;
+	if (!silt_range_pages(gpa, len, &first, &last) || last >= w->npages) {
+		len = cut(w, gpa, len);
+		if (!silt_range_pages(gpa, len, &first, &last))
+			return;
+	}
+	mark_pages(w, first, last);
+}
+
+void silt_log_write_rest(struct silt_log_writer *w, uint64_t gpa, uint64_t len)
+{
+	if (!w->npages || !len)
+		return;
+	silt_log_count(&w->count.writes, 1);
+	silt_fence();
+	silt_log_mark_range(w, gpa, len);
+}
+
+/* ---- A burst --------------------------------------------------------------------------------- */
+
+#define BUCKETS 256
+
+/* Marks by their words. A hash table finds them: 0 stands for none, and mark 0 for nothing. */
+struct merged {
+	uint64_t words[1 + 2 * SILT_LOG_PENDING];
+	uint64_t masks[1 + 2 * SILT_LOG_PENDING];
+	uint32_t n;
+	uint8_t table[BUCKETS];
+};
+
+/* Whether a word is a new one cannot be foretold, so no branch depends on it. */
+static void merge(struct merged *m, uint64_t word, uint64_t mask)
+{
+	uint32_t bucket = word % BUCKETS, i = m->table[bucket], fresh;
+
+	while ((i != 0) & (m->words[i] != word)) {
+		bucket = (bucket + 1) % BUCKETS;
+		i = m->table[bucket];
+	}
+	fresh = i == 0;
+	m->n += fresh;
+	i += fresh * m->n;
+	m->table[bucket] = (uint8_t)i;
+	m->words[i] = word;
+	m->masks[i] = mask | (m->masks[i] & (fresh - UINT64_C(1)));
+}
+
+/* One OR for each word that lacks bits. */
+static void set_missing(struct silt_log_writer *w, const struct silt_log_marks *m)
+{
+	uint64_t *words = w->words;
+	struct merged merged;
+	uint32_t i;
+
+	merged.n = 0;
+	merged.words[0] = 0;
+	memset(merged.table, 0, sizeof(merged.table));
+	for (i = 0; i < m->n; i++)
+		merge(&merged, m->words[i], m->masks[i]);
+	for (i = 1; i <= merged.n; i++) {
+		uint64_t *word = words + merged.words[i];
+
+		if (silt_log_missing(word, merged.masks[i]))
+			or_word(w, word, merged.masks[i]);
+	}
+}
+
+/* All words are looked at without a branch between, so that none waits for another. */
+static bool is_missing(const struct silt_log_writer *w, const struct silt_log_marks *m)
+{
+	uint64_t missing = 0, *words = w->words;
+	uint32_t i, n = m->n;
+
+	/* Where nothing is marked yet, the first one tells. */
+	if (n && silt_log_missing(words + m->words[0], m->masks[0]))
+		return true;
+	for (i = 1; i < n; i++)
+		missing |= silt_log_missing(words + m->words[i], m->masks[i]);
+	return missing;
+}
+
+/* Of a few, each by itself. */
+static void mark_few(struct silt_log_writer *w)
+{
+	uint64_t word, mask;
+	uint32_t i;
+
+	for (i = 0; i < w->npending; i++) {
+		const struct silt_log_pending *p = &w->pending[i];
+
+		silt_log_count(&w->count.writes, p->len != 0);
+		if (!silt_log_in_word(w, p->gpa, p->len, &word, &mask))
+			silt_log_mark_range(w, p->gpa, p->len);
+		else if (silt_log_missing(w->words + word, mask))
+			or_word(w, w->words + word, mask);
+	}
+}
+
+static void mark_many(struct silt_log_writer *w)
+{
+	struct silt_log_marks m;
+
+#ifdef __x86_64__
+	if (!__builtin_cpu_supports("avx2") || !silt_log_resolve_avx2(w, &m))
+#endif
+		silt_log_resolve(w, &m);
+	if (is_missing(w, &m))
+		set_missing(w, &m);
+}
+
+/* With fewer it does not pay to find those of the same word. */
+#define MANY 4
+
+void silt_log_flush_pending(struct silt_log_writer *w)
+{
+	if (w->npages) {
+		if (!SILT_FAULT(test_first_no_fence))
+			silt_fence();
+		if (w->npending < MANY)
+			mark_few(w);
+		else
+			mark_many(w);
+	}
+	w->npending = 0;
+}
+
+/* ---- For callers without a C compiler -------------------------------------------------------- */
 
 void silt_log_write_call(struct silt_log_writer *w, uint64_t gpa, uint64_t len)
 {
 	silt_log_write(w, gpa, len);
+}
+
+void silt_log_write_now_call(struct silt_log_writer *w, uint64_t gpa, uint64_t len)
+{
+	silt_log_write_now(w, gpa, len);
 }
 
 void silt_log_flush_call(struct silt_log_writer *w)

@@ -196,7 +196,6 @@ const struct silt_log_counters *silt_virtq_counters(const struct silt_virtq *vq)
 
 void silt_virtq_flush(struct silt_virtq *vq)
 {
-	silt_fault_flush(vq);
 	silt_log_flush(&vq->writer);
 }
 

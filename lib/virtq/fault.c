@@ -175,18 +175,6 @@ static void count_and_die(const struct silt_virtq *vq)
 		raise(SIGKILL);
 }
 
-void silt_fault_flush(struct silt_virtq *vq)
-{
-	struct silt_log_writer *w = &vq->writer;
-	uint32_t i;
-
-	if (!SILT_FAULT(test_first_no_fence))
-		return;
-	for (i = 0; i < w->npending; i++)
-		silt_log_mark_word(w, w->pending[i].word, w->pending[i].mask);
-	w->npending = 0;
-}
-
 void silt_fault_before_publish(const struct silt_virtq *vq)
 {
 	if (SILT_FAULT(die_before_publish))

@@ -14,9 +14,6 @@ void silt_fault_data(const struct silt_virtq *vq, const struct silt_virtq_elem *
 		     unsigned int seg, uint64_t *gpa, uint64_t *len);
 void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, uint64_t *len);
 
-/* Set what is pending without the fence that belongs before it. */
-void silt_fault_flush(struct silt_virtq *vq);
-
 /* Deaths: while nothing of a batch is stored, and when all of it is and nothing is marked. */
 void silt_fault_before_publish(const struct silt_virtq *vq);
 void silt_fault_after_publish(const struct silt_virtq *vq);
@@ -30,11 +27,6 @@ static inline void silt_fault_data(const struct silt_virtq *vq, const struct sil
 static inline void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, uint64_t *len)
 {
 	(void)vq, (void)off, (void)len;
-}
-
-static inline void silt_fault_flush(struct silt_virtq *vq)
-{
-	(void)vq;
 }
 
 static inline void silt_fault_before_publish(const struct silt_virtq *vq)

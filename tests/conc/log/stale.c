@@ -36,13 +36,23 @@ struct shared {
 	uint64_t cold[COLD];
 };
 
-/* Alone, which keeps the mark pending, or in a range that covers its whole word, which does not. */
+/* At once, in a burst, or in a range that covers its whole word. */
 static void mark(struct silt_log_writer *w, unsigned int round)
 {
-	if (round % 2)
-		silt_log_write(w, (FIRST + round % PAGES) * UINT64_C(4096), 8);
-	else
+	uint64_t gpa = (FIRST + round % PAGES) * UINT64_C(4096);
+	unsigned int i;
+
+	switch (round % 3) {
+	case 0:
+		silt_log_write_now(w, gpa, 8);
+		break;
+	case 1:
+		for (i = 0; i < 1 + round % 7; i++)
+			silt_log_write(w, gpa, 8);
+		break;
+	case 2:
 		silt_log_write(w, 0, 3 * 64 * 4096);
+	}
 	silt_log_flush(w);
 }
 

@@ -18,9 +18,9 @@ VARIANTS = ["silt", "byte", "word", "cache", "range", "plain", "none"]
 SAFE = VARIANTS[1:5]
 CASES = {f"{name}/{burst}" for burst in (1, 32) for name in (
     "hot-page", "line-64", "pages-1024", "stream", "random-64g", "random-1t", "64k-hot",
-    "64k-stream", "pair-page", "pair-line", "pair-64k", "harvested-1024", "harvested-64g",
-    "desc-16", "desc-1024", "desc-256m", "desc-64g", "desc-1t", "desc-16-new", "desc-1024-new",
-    "desc-64g-new", "desc-1t-new")}
+    "64k-stream", "64k-cross", "pair-page", "pair-line", "pair-64k", "harvested-1024",
+    "harvested-64g", "desc-16", "desc-1024", "desc-256m", "desc-64g", "desc-1t", "desc-16-new",
+    "desc-1024-new", "desc-64g-new", "desc-1t-new")}
 
 
 def bench(*arguments, **env):
@@ -63,7 +63,7 @@ def refused():
 
 
 def sees(fault):
-    done = bench("--seconds=1", "--only=64k-stream", SILT_FAULT=fault)
+    done = bench("--seconds=1", "--only=64k-cross", SILT_FAULT=fault)
     assert done.returncode == 1, done.returncode
     assert "silt: page" in done.stderr and "not marked" in done.stderr, done.stderr
 
