@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sync/pool.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -11,8 +12,9 @@ struct sync_pool {
 	pthread_cond_t idle; /* no worker is busy */
 	bool stop;
 	bool open;     /* the job has parts that nobody took yet, as far as is known */
+	bool awake;    /* more jobs will come soon; atomic, as is the next */
 	uint64_t job;  /* a number for each, so that no worker takes one up twice */
-	uint64_t busy; /* workers at it */
+	uint64_t busy; /* workers at it; atomic */
 	uint64_t next; /* part; atomic */
 	uint64_t nparts;
 	void (*part)(void *opaque, uint64_t i);
@@ -29,24 +31,70 @@ static void do_parts(struct sync_pool *pool)
 		pool->part(pool->opaque, i);
 }
 
+/* Looks between two offers of the processor to others. */
+#define LOOKS 1000
+
+static void relax(void)
+{
+#ifdef __x86_64__
+	__builtin_ia32_pause();
+#else
+	__asm__ volatile("yield");
+#endif
+}
+
+/* While more jobs will come soon, and what @word counts is still @value. */
+static void watch(struct sync_pool *pool, const uint64_t *word, uint64_t value)
+{
+	unsigned int i = 0;
+
+	while (__atomic_load_n(&pool->awake, __ATOMIC_RELAXED) &&
+	       __atomic_load_n(word, __ATOMIC_RELAXED) == value) {
+		if (++i % LOOKS)
+			relax();
+		else
+			sched_yield();
+	}
+}
+
+/* Another job than @seen, or none yet. The pool is locked, before and after. */
+static void wait_for_job(struct sync_pool *pool, uint64_t seen)
+{
+	if (!pool->awake) {
+		pthread_cond_wait(&pool->work, &pool->lock);
+		return;
+	}
+	pthread_mutex_unlock(&pool->lock);
+	watch(pool, &pool->job, seen);
+	pthread_mutex_lock(&pool->lock);
+}
+
+/* The pool is locked, before and after. */
+static void take_part(struct sync_pool *pool)
+{
+	__atomic_store_n(&pool->busy, pool->busy + 1, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&pool->lock);
+	do_parts(pool);
+	pthread_mutex_lock(&pool->lock);
+	__atomic_store_n(&pool->busy, pool->busy - 1, __ATOMIC_RELAXED);
+	if (!pool->busy)
+		pthread_cond_signal(&pool->idle);
+}
+
 static void *work(void *arg)
 {
 	struct sync_pool *pool = arg;
-	uint64_t done = 0;
+	uint64_t seen = 0;
 
 	pthread_mutex_lock(&pool->lock);
 	while (!pool->stop) {
-		if (!pool->open || pool->job == done) {
-			pthread_cond_wait(&pool->work, &pool->lock);
-			continue;
+		if (pool->open && pool->job != seen) {
+			seen = pool->job;
+			take_part(pool);
+		} else {
+			seen = pool->job;
+			wait_for_job(pool, seen);
 		}
-		done = pool->job;
-		pool->busy++;
-		pthread_mutex_unlock(&pool->lock);
-		do_parts(pool);
-		pthread_mutex_lock(&pool->lock);
-		if (!--pool->busy)
-			pthread_cond_signal(&pool->idle);
 	}
 	pthread_mutex_unlock(&pool->lock);
 	return NULL;
@@ -61,7 +109,7 @@ static void open_job(struct sync_pool *pool)
 		calls = pool->nworkers;
 	pthread_mutex_lock(&pool->lock);
 	pool->open = true;
-	pool->job++;
+	__atomic_store_n(&pool->job, pool->job + 1, __ATOMIC_RELAXED);
 	while (calls--)
 		pthread_cond_signal(&pool->work);
 	pthread_mutex_unlock(&pool->lock);
@@ -70,11 +118,43 @@ static void open_job(struct sync_pool *pool)
 /* A worker that wakes up only now finds nothing to do, and nobody waits for it. */
 static void close_job(struct sync_pool *pool)
 {
+	uint64_t busy;
+
 	pthread_mutex_lock(&pool->lock);
 	pool->open = false;
+	busy = pool->busy;
+	pthread_mutex_unlock(&pool->lock);
+	while (busy) {
+		watch(pool, &pool->busy, busy);
+		busy = __atomic_load_n(&pool->busy, __ATOMIC_RELAXED);
+		if (!__atomic_load_n(&pool->awake, __ATOMIC_RELAXED))
+			break;
+	}
+	pthread_mutex_lock(&pool->lock);
 	while (pool->busy)
 		pthread_cond_wait(&pool->idle, &pool->lock);
 	pthread_mutex_unlock(&pool->lock);
+}
+
+static void set_awake(struct sync_pool *pool, bool awake)
+{
+	if (!pool)
+		return;
+	pthread_mutex_lock(&pool->lock);
+	__atomic_store_n(&pool->awake, awake, __ATOMIC_RELAXED);
+	if (awake)
+		pthread_cond_broadcast(&pool->work);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+void sync_pool_begin(struct sync_pool *pool)
+{
+	set_awake(pool, true);
+}
+
+void sync_pool_end(struct sync_pool *pool)
+{
+	set_awake(pool, false);
 }
 
 void sync_pool_run(struct sync_pool *pool, void (*part)(void *opaque, uint64_t i), void *opaque,

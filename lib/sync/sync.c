@@ -276,7 +276,9 @@ static int64_t run(struct silt_sync *s, int consumer)
 
 	reset_counts(s);
 	s->counting = consumer;
+	sync_pool_begin(s->pool);
 	ret = read_sources(s);
+	sync_pool_end(s->pool);
 	silt_fence();
 	s->counting = SYNC_NOT_COUNTING;
 	s->steps.total_ns = sync_now_ns() - start;

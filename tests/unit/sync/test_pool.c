@@ -41,10 +41,15 @@ static void test_each_part_once(void **state)
 			struct job job = {{0}};
 
 			n = rng_below(&r, rng_one_in(&r, 2) ? 4 : MAX_PARTS + 1);
+			if (rng_one_in(&r, 20))
+				sync_pool_begin(pool);
+			else if (rng_one_in(&r, 10))
+				sync_pool_end(pool);
 			sync_pool_run(pool, part, &job, n);
 			for (p = 0; p < MAX_PARTS; p++)
 				assert_int_equal(job.done[p], p < n);
 		}
+		sync_pool_end(pool);
 		sync_pool_destroy(pool);
 	}
 }
