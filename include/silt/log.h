@@ -140,6 +140,7 @@ struct silt_log_writer {
 	uint64_t whole_count; /* how many do, from there on; 0 while there is no log */
 	struct silt_log_counters count;
 	struct silt_log_pending pending[SILT_LOG_PENDING];
+	uint64_t misses; /* times in a row that bits were missing */
 	uint64_t npages; /* pages covered; 0 while there is no log */
 	struct silt_log *log;
 };

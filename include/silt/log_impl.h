@@ -49,18 +49,40 @@ static inline bool silt_log_in_word(const struct silt_log_writer *w, uint64_t gp
 	       *word - w->whole_first < w->whole_count;
 }
 
+/*
+ * Where bits are missing again and again, since pages are new or a harvester is fast, a look only
+ * fetches a word that the OR has to fetch once more to own it. Then it is done now and then only.
+ */
+static inline bool silt_log_look_pays(uint64_t misses)
+{
+	return __builtin_expect(misses < 8, 1) || misses % 16 == 0;
+}
+
+/*
+ * A look before the fence may be out of date: if it says that bits are there, only the one behind
+ * the fence counts. But bits that it misses are set, and an atomic OR needs neither.
+ */
 static inline void silt_log_write_now(struct silt_log_writer *w, uint64_t gpa, uint64_t len)
 {
-	uint64_t word, mask;
+	uint64_t *p, word, mask, misses = w->misses;
 
 	if (__builtin_expect(!silt_log_in_word(w, gpa, len, &word, &mask), 0)) {
 		silt_log_write_rest(w, gpa, len);
 		return;
 	}
 	silt_log_count(&w->count.writes, 1);
-	silt_fence();
-	if (silt_log_missing(w->words + word, mask))
-		silt_log_or_word(w, w->words + word, mask);
+	p = w->words + word;
+	if (silt_log_look_pays(misses) && !silt_log_missing(p, mask)) {
+		silt_fence();
+		if (!silt_log_missing(p, mask)) {
+			/* Not a store each time: a fence waits for all of them. */
+			if (__builtin_expect(misses != 0, 0))
+				w->misses = 0;
+			return;
+		}
+	}
+	w->misses = misses + 1;
+	silt_log_or_word(w, p, mask);
 }
 
 static inline void silt_log_flush(struct silt_log_writer *w)

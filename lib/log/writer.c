@@ -118,51 +118,42 @@ void silt_log_write_rest(struct silt_log_writer *w, uint64_t gpa, uint64_t len)
 
 /* ---- A burst --------------------------------------------------------------------------------- */
 
+/* So many that words beside each other, as most of a burst's are, do not meet in one. */
 #define BUCKETS 256
 
-/* Marks by their words. A hash table finds them: 0 stands for none, and mark 0 for nothing. */
-struct merged {
-	uint64_t words[1 + 2 * SILT_LOG_PENDING];
-	uint64_t masks[1 + 2 * SILT_LOG_PENDING];
-	uint32_t n;
-	uint8_t table[BUCKETS];
-};
-
-/* Whether a word is a new one cannot be foretold, so no branch depends on it. */
-static void merge(struct merged *m, uint64_t word, uint64_t mask)
+/*
+ * One OR for each word that lacks bits, or without a @look, for each word. Marks of the same word
+ * are put together where the last of them is; a word that meets another one in its bucket may take
+ * more than one OR. Which marks are of the same word cannot be foretold, so no branch depends on
+ * it.
+ */
+static void set_missing(struct silt_log_writer *w, const struct silt_log_marks *m, bool look)
 {
-	uint32_t bucket = word % BUCKETS, i = m->table[bucket], fresh;
+	uint8_t last[BUCKETS], order[2 * SILT_LOG_PENDING];
+	uint64_t masks[2 * SILT_LOG_PENDING], *words = w->words;
+	uint32_t i, n = 0, missed = 0;
 
-	while ((i != 0) & (m->words[i] != word)) {
-		bucket = (bucket + 1) % BUCKETS;
-		i = m->table[bucket];
+	for (i = 0; i < m->n; i++) {
+		last[m->words[i] % BUCKETS] = (uint8_t)i;
+		masks[i] = 0;
 	}
-	fresh = i == 0;
-	m->n += fresh;
-	i += fresh * m->n;
-	m->table[bucket] = (uint8_t)i;
-	m->words[i] = word;
-	m->masks[i] = mask | (m->masks[i] & (fresh - UINT64_C(1)));
-}
+	for (i = 0; i < m->n; i++) {
+		uint32_t to = last[m->words[i] % BUCKETS];
 
-/* One OR for each word that lacks bits. */
-static void set_missing(struct silt_log_writer *w, const struct silt_log_marks *m)
-{
-	uint64_t *words = w->words;
-	struct merged merged;
-	uint32_t i;
-
-	merged.n = 0;
-	merged.words[0] = 0;
-	memset(merged.table, 0, sizeof(merged.table));
-	for (i = 0; i < m->n; i++)
-		merge(&merged, m->words[i], m->masks[i]);
-	for (i = 1; i <= merged.n; i++) {
-		uint64_t *word = words + merged.words[i];
-
-		if (silt_log_missing(word, merged.masks[i]))
-			or_word(w, word, merged.masks[i]);
+		to = m->words[to] == m->words[i] ? to : i;
+		masks[to] |= m->masks[i];
+		order[n] = (uint8_t)i;
+		n += to == i;
 	}
+	for (i = 0; i < n; i++) {
+		uint64_t *word = words + m->words[order[i]], mask = masks[order[i]];
+
+		if (!look || silt_log_missing(word, mask)) {
+			or_word(w, word, mask);
+			missed++;
+		}
+	}
+	w->misses = 2 * missed > n ? w->misses + 1 : 0;
 }
 
 /* All words are looked at without a branch between, so that none waits for another. */
@@ -198,14 +189,17 @@ static void mark_few(struct silt_log_writer *w)
 
 static void mark_many(struct silt_log_writer *w)
 {
+	bool look = silt_log_look_pays(w->misses);
 	struct silt_log_marks m;
 
 #ifdef __x86_64__
 	if (!__builtin_cpu_supports("avx2") || !silt_log_resolve_avx2(w, &m))
 #endif
 		silt_log_resolve(w, &m);
-	if (is_missing(w, &m))
-		set_missing(w, &m);
+	if (!look || is_missing(w, &m))
+		set_missing(w, &m, look);
+	else
+		w->misses = 0;
 }
 
 /* With fewer it does not pay to find those of the same word. */

@@ -108,6 +108,48 @@ static void words_counted(void **state)
 	logfile_free(&f);
 }
 
+/* New pages of a burst cost one locked instruction for each word, however they are mixed. */
+static void words_merged(void **state)
+{
+	struct logfile f = logfile_make(0, 800, 0);
+	struct silt_log_writer w = writer_on(f.log);
+	uint64_t i;
+
+	(void)state;
+	for (i = 0; i < 48; i++)
+		silt_log_write(&w, (i % 3 * 64 + i) * 4096, 1);
+	silt_log_flush(&w);
+	assert_int_equal(w.count.words, 3);
+	for (i = 0; i < 48; i++)
+		assert_true(logfile_test(&f, i % 3 * 64 + i));
+	silt_log_writer_set(&w, NULL);
+	logfile_free(&f);
+}
+
+/* Where bits are always missing words are not looked at; once they are there, they are again. */
+static void looks_again(void **state)
+{
+	struct logfile f = logfile_make(0, 800, 0);
+	struct silt_log_writer w = writer_on(f.log);
+	uint64_t bits[100], before;
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < 100; i++) {
+		silt_log_write_now(&w, 0x5000, 1);
+		assert_true(logfile_test(&f, 5));
+		assert_int_equal(silt_log_harvest(f.log, memset(bits, 0, sizeof(bits))), 1);
+	}
+	assert_int_equal(w.count.words, 100);
+	for (i = 0; i < 20; i++)
+		silt_log_write_now(&w, 0x5000, 1);
+	before = w.count.words;
+	silt_log_write_now(&w, 0x5000, 1);
+	assert_int_equal(w.count.words, before + (SILT_LOG_TEST_FIRST ? 0 : 1));
+	silt_log_writer_set(&w, NULL);
+	logfile_free(&f);
+}
+
 static void more_words_than_pend(void **state)
 {
 	struct logfile f = logfile_make(1, 8 * 100, 7);
@@ -310,6 +352,8 @@ int main(void)
 		cmocka_unit_test(exact_pages),
 		cmocka_unit_test(nothing_before_flush),
 		cmocka_unit_test(words_counted),
+		cmocka_unit_test(words_merged),
+		cmocka_unit_test(looks_again),
 		cmocka_unit_test(more_words_than_pend),
 		cmocka_unit_test(huge_ranges),
 		cmocka_unit_test(switched_off),
