@@ -122,6 +122,31 @@ int log_case_measure(const struct log_case *c, double seconds, struct log_row *r
 	return ret;
 }
 
+/* Ranges that are marked again, for each that is marked first. */
+#define AGAIN 9
+
+/* Each variant marks so many ranges; of a case of new pages, all of them are new. */
+static int count_case(const struct log_case *c)
+{
+	struct log_stage *s = aligned_alloc(128, (sizeof(*s) + 127) / 128 * 128);
+	unsigned int v, i, again = c->fresh ? 0 : AGAIN;
+	int ret;
+
+	if (!s)
+		return silt_err(ENOMEM, "no memory for a benchmark");
+	ret = log_stage_create(s, c);
+	for (v = 0; v < LOG_VARIANTS && !ret; v++) {
+		ret = log_stage_check(s, &log_variants[v]);
+		for (i = 0; i < again && !ret; i++)
+			ret = log_stage_again(s, &log_variants[v]);
+	}
+	if (!ret)
+		printf("%s %u\n", c->name, s->nops * c->threads * (1 + again));
+	log_stage_destroy(s);
+	free(s);
+	return ret;
+}
+
 static bool wanted(const struct bench_log_options *opt, const struct log_case *c)
 {
 	return !opt->only || !strncmp(c->name, opt->only, strlen(opt->only));
@@ -157,7 +182,8 @@ static int measure(struct log_result *r)
 			continue;
 		if (opt->progress)
 			fprintf(stderr, "\r%-40s\r%s ...", "", c->name);
-		ret = log_case_measure(c, seconds, &r->rows[r->nrows++]);
+		ret = opt->count ? count_case(c)
+				 : log_case_measure(c, seconds, &r->rows[r->nrows++]);
 	}
 	if (opt->progress)
 		fprintf(stderr, "\r%-40s\r", "");
@@ -178,9 +204,9 @@ int bench_log(const struct bench_log_options *opt)
 	ret = silt_access_install();
 	if (!ret)
 		ret = measure(r);
-	if (!ret)
+	if (!ret && !opt->count)
 		log_result_print(r);
-	if (!ret && opt->json)
+	if (!ret && opt->json && !opt->count)
 		ret = log_result_write_json(r, opt->json);
 	free(r);
 	return ret;

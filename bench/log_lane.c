@@ -332,6 +332,12 @@ int log_stage_sample(struct log_stage *s, const struct log_variant *variant, dou
 	return ret;
 }
 
+int log_stage_again(struct log_stage *s, const struct log_variant *variant)
+{
+	s->slot_ns = 0;
+	return run_variant(s, variant);
+}
+
 /* ---- That they mark what they should --------------------------------------------------------- */
 
 static int compare(const struct log_stage *s)

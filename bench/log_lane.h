@@ -48,6 +48,9 @@ void log_stage_destroy(struct log_stage *s);
 /* From an empty log, mark each range once, and see that those pages are in it. */
 int log_stage_check(struct log_stage *s, const struct log_variant *variant);
 
+/* Mark each range once more. */
+int log_stage_again(struct log_stage *s, const struct log_variant *variant);
+
 /* Mark for about @seconds. *@ns: median of the passes, for a range. */
 int log_stage_sample(struct log_stage *s, const struct log_variant *variant, double seconds,
 		     double *ns);

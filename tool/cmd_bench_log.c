@@ -18,6 +18,8 @@ static const char usage[] =
 	"\n"
 	"  --only=PREFIX only the cases whose names begin so, as desc-1024\n"
 	"  --seconds=N   about how long to measure (default 30)\n"
+	"  --count       mark a fixed number of ranges and do not measure; for scripts that\n"
+	"                count instructions\n"
 	"  --json=FILE   write the result here as JSON too\n"
 	"  --version, -h, --help\n"
 	"\n"
@@ -27,6 +29,7 @@ static const char usage[] =
 
 enum {
 	OPT_ONLY = 256,
+	OPT_COUNT,
 	OPT_SECONDS,
 	OPT_JSON,
 	OPT_VERSION,
@@ -34,6 +37,7 @@ enum {
 
 static const struct option options[] = {
 	{"only", required_argument, NULL, OPT_ONLY},
+	{"count", no_argument, NULL, OPT_COUNT},
 	{"seconds", required_argument, NULL, OPT_SECONDS},
 	{"json", required_argument, NULL, OPT_JSON},
 	{"version", no_argument, NULL, OPT_VERSION},
@@ -55,6 +59,9 @@ static int parse_option(int c, char **argv, struct bench_log_options *opt)
 		opt->only = optarg;
 		if (!bench_log_has(optarg))
 			return tool_usage_error("bench", "--only=%s: no case begins so", optarg);
+		return GO_ON;
+	case OPT_COUNT:
+		opt->count = true;
 		return GO_ON;
 	case OPT_SECONDS:
 		if (!tool_parse_uint("bench", "--seconds", optarg, 1, 86400, &n))

@@ -55,6 +55,12 @@ def measures(where, only):
             assert row["ratio"] > 0 and row["rounds"] >= 3, row
 
 
+def counts():
+    done = bench("--count", "--only=hot-page")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "hot-page/1 40960\nhot-page/32 40960\n", done.stdout
+
+
 def refused():
     unwritable = bench("--json=/nonexistent/x")
     assert unwritable.returncode == 3 and "/nonexistent/x" in unwritable.stderr, unwritable.stderr
@@ -74,6 +80,7 @@ with tempfile.TemporaryDirectory() as directory:
     elif sys.argv[2] == "some":
         for prefix in ("64k", "pair-l", "harvested-1024", "desc-1024"):
             measures(directory, prefix)
+        counts()
         refused()
     else:
         sees(sys.argv[2])
