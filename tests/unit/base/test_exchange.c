@@ -56,9 +56,10 @@ static void try_take(const struct silt_bitmap_kernels *k, struct rng *rng, uint6
 	fill(rng, shared - GUARD_WORDS, n + GUARD_WORDS + behind);
 	fill(rng, dst - GUARD_WORDS, n + GUARD_WORDS);
 	memcpy(want, dst - GUARD_WORDS, GUARD_WORDS * 8);
-	memcpy(want + GUARD_WORDS, shared, n * 8);
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
+		want[GUARD_WORDS + i] = shared[i];
 		count += shared[i] != 0;
+	}
 	assert_int_equal(k->xchg_take(dst, shared, n), count);
 	assert_memory_equal(dst - GUARD_WORDS, want, (n + GUARD_WORDS) * 8);
 	for (i = 0; i < n; i++)
