@@ -67,7 +67,7 @@ struct bench_log_options {
 	const char *only; /* cases whose names begin so, or NULL for all */
 	const char *json; /* write the result here, or NULL */
 	double seconds;	  /* about how long to measure */
-	bool count;	  /* run a fixed number of ranges instead, for whoever counts instructions */
+	bool count; /* run a fixed number of ranges instead, for whoever counts instructions */
 	bool progress;
 };
 

@@ -58,23 +58,18 @@ static inline bool silt_log_look_pays(uint64_t misses)
 	return __builtin_expect(misses < 8, 1) || misses % 16 == 0;
 }
 
-/*
- * A look before the fence may be out of date: if it says that bits are there, only the one behind
- * the fence counts. But bits that it misses are set, and an atomic OR needs neither.
- */
 static inline void silt_log_write_now(struct silt_log_writer *w, uint64_t gpa, uint64_t len)
 {
-	uint64_t *p, word, mask, misses = w->misses;
+	uint64_t word, mask, misses = w->misses;
 
 	if (__builtin_expect(!silt_log_in_word(w, gpa, len, &word, &mask), 0)) {
 		silt_log_write_rest(w, gpa, len);
 		return;
 	}
 	silt_log_count(&w->count.writes, 1);
-	p = w->words + word;
-	if (silt_log_look_pays(misses) && !silt_log_missing(p, mask)) {
+	if (silt_log_look_pays(misses)) {
 		silt_fence();
-		if (!silt_log_missing(p, mask)) {
+		if (!silt_log_missing(w->words + word, mask)) {
 			/* Not a store each time: a fence waits for all of them. */
 			if (__builtin_expect(misses != 0, 0))
 				w->misses = 0;
@@ -82,7 +77,7 @@ static inline void silt_log_write_now(struct silt_log_writer *w, uint64_t gpa, u
 		}
 	}
 	w->misses = misses + 1;
-	silt_log_or_word(w, p, mask);
+	silt_log_or_word(w, w->words + word, mask);
 }
 
 static inline void silt_log_flush(struct silt_log_writer *w)
