@@ -14,8 +14,8 @@ int sync_pool_create(unsigned int threads, struct sync_pool **out);
 void sync_pool_destroy(struct sync_pool *pool);
 
 /*
- * Between these two the workers look for jobs without a sleep: a job of a sync is often shorter than
- * it takes to wake a thread. One caller at a time; jobs may be run outside as well.
+ * Between these two the workers look for jobs without a sleep: a job of a sync is often shorter
+ * than it takes to wake a thread. One caller at a time; jobs may be run outside as well.
  */
 void sync_pool_begin(struct sync_pool *pool);
 void sync_pool_end(struct sync_pool *pool);
