@@ -7,6 +7,15 @@
 #include "base/mutant.h"
 #include "sync/clear.h"
 
+/* What a call is about. The topology is locked. Return: 0, or -errno with a message. */
+static int find(struct silt_sync *s, int consumer, int id, uint64_t first, uint64_t n,
+		struct sync_block **block)
+{
+	int ret = sync_consumer_check(s, consumer);
+
+	return ret ? ret : sync_block_range(s, id, first, n, block);
+}
+
 /* Take the next run out of @bits. Return: its length. */
 static uint64_t take_run(const struct silt_sync *s, struct sync_block *block, uint64_t *bits,
 			 uint64_t from, uint64_t max, uint64_t *first)
@@ -60,9 +69,7 @@ int64_t silt_sync_take(struct silt_sync *s, int consumer, int id, uint64_t from,
 	if (!max)
 		return silt_err(EINVAL, "no page is to be taken");
 	pthread_rwlock_rdlock(&s->topology);
-	ret = sync_consumer_check(s, consumer);
-	if (!ret)
-		ret = sync_block_range(s, id, from, 0, &block);
+	ret = find(s, consumer, id, from, 0, &block);
 	if (!ret) {
 		pthread_mutex_lock(&block->clearing);
 		ret = take(s, block, consumer, from, max, first);
@@ -98,9 +105,7 @@ int64_t silt_sync_discard(struct silt_sync *s, int consumer, int id, uint64_t fi
 	int64_t ret;
 
 	pthread_rwlock_rdlock(&s->topology);
-	ret = sync_consumer_check(s, consumer);
-	if (!ret)
-		ret = sync_block_range(s, id, first, n, &block);
+	ret = find(s, consumer, id, first, n, &block);
 	if (!ret) {
 		pthread_mutex_lock(&s->running);
 		pthread_mutex_lock(&block->clearing);
@@ -118,9 +123,7 @@ int silt_sync_put_back(struct silt_sync *s, int consumer, int id, uint64_t first
 	int ret;
 
 	pthread_rwlock_rdlock(&s->topology);
-	ret = sync_consumer_check(s, consumer);
-	if (!ret)
-		ret = sync_block_range(s, id, first, n, &block);
+	ret = find(s, consumer, id, first, n, &block);
 	if (!ret)
 		put_back(block, consumer, first, n);
 	pthread_rwlock_unlock(&s->topology);
@@ -146,9 +149,7 @@ int64_t silt_sync_dirty(struct silt_sync *s, int consumer, int id, uint64_t firs
 	int64_t ret;
 
 	pthread_rwlock_rdlock(&s->topology);
-	ret = sync_consumer_check(s, consumer);
-	if (!ret)
-		ret = sync_block_range(s, id, first, n, &block);
+	ret = find(s, consumer, id, first, n, &block);
 	if (!ret) {
 		pthread_mutex_lock(&block->lock);
 		ret = (int64_t)silt_bitmap_count(block->bits[consumer], first, n);
