@@ -18,3 +18,15 @@ int arch_vcpu_setup(struct vcpu *v)
 {
 	return arch_fill_memory(v->guest);
 }
+
+int arch_vcpu_save(struct vcpu *v, void *registers)
+{
+	(void)registers;
+	return arch_fill_memory(v->guest);
+}
+
+int arch_vcpu_load(struct vcpu *v, const void *registers)
+{
+	(void)registers;
+	return arch_fill_memory(v->guest);
+}

@@ -127,3 +127,42 @@ int arch_vcpu_setup(struct vcpu *v)
 		return silt_err_sys(errno, "guest: KVM_SET_REGS");
 	return 0;
 }
+
+_Static_assert(sizeof(struct kvm_regs) <= ARCH_REGISTERS, "they fit");
+
+/* A store that ended a run is finished by the next one: before it, registers are not what they say.
+ */
+static int finish_store(struct vcpu *v)
+{
+	int ret = 0;
+
+	v->run->immediate_exit = 1;
+	if (ioctl(v->fd, KVM_RUN, 0) && errno != EINTR)
+		ret = silt_err_sys(errno, "guest: vCPU %u: KVM_RUN", v->number);
+	v->run->immediate_exit = 0;
+	return ret;
+}
+
+int arch_vcpu_save(struct vcpu *v, void *registers)
+{
+	struct kvm_regs r;
+	int ret = finish_store(v);
+
+	if (ret < 0)
+		return ret;
+	if (ioctl(v->fd, KVM_GET_REGS, &r))
+		return silt_err_sys(errno, "guest: KVM_GET_REGS");
+	memcpy(registers, &r, sizeof(r));
+	return 0;
+}
+
+/* Whatever they are, the vCPU has no memory but the guest's. */
+int arch_vcpu_load(struct vcpu *v, const void *registers)
+{
+	struct kvm_regs r;
+
+	memcpy(&r, registers, sizeof(r));
+	if (ioctl(v->fd, KVM_SET_REGS, &r))
+		return silt_err_sys(errno, "guest: KVM_SET_REGS");
+	return 0;
+}

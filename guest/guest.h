@@ -17,6 +17,7 @@
  * one at a time, but for guest_writes(), guest_dropped() and what says otherwise.
  */
 struct guest;
+struct program;
 
 /* How KVM keeps its dirty log. */
 enum guest_log {
@@ -127,6 +128,8 @@ struct guest_program {
 	uint64_t writes;  /* then it ends; 0: it goes on until it is paused */
 	uint64_t burst;	  /* after so many writes ... */
 	uint32_t idle_us; /* ... it is idle for so long; 0: it is never idle */
+	bool steady; /* idle_us counts from the last burst's beginning: so many bursts a second,
+		      * whatever a write costs, and late ones follow at once */
 };
 
 /**
@@ -153,6 +156,30 @@ int guest_wait(struct guest *g);
 
 /** guest_writes() - pages written since the guest was created, dropped ones too. Thread: any. */
 uint64_t guest_writes(const struct guest *g);
+
+/** guest_vcpu_writes() - those of one vCPU. Thread: any. */
+uint64_t guest_vcpu_writes(const struct guest *g, unsigned int vcpu);
+
+/** guest_vcpu_program() - as the vCPU has it, in the guest's own memory. */
+const struct program *guest_vcpu_program(const struct guest *g, unsigned int vcpu);
+
+/**
+ * guest_state_bytes() - what guest_save() writes
+ *
+ * Registers, programs and what vCPUs have counted: all that is not in the slots.
+ */
+size_t guest_state_bytes(const struct guest *g);
+
+/** guest_save() - the state of a paused guest, to @state. Return: 0; -EBUSY a vCPU runs; -errno. */
+int guest_save(struct guest *g, void *state);
+
+/**
+ * guest_load() - go on, at the next guest_resume(), where another guest was saved
+ *
+ * Return: 0; -EBUSY a vCPU runs; -EINVAL, -ERANGE it is not the state of a guest with so many
+ * vCPUs; -errno of KVM.
+ */
+int guest_load(struct guest *g, const void *state, size_t bytes);
 
 /** guest_dropped() - those that hit no slot, or a read-only one. Thread: any. */
 uint64_t guest_dropped(const struct guest *g);

@@ -9,6 +9,7 @@
 #include <linux/kvm.h>
 
 #include "guest/guest.h"
+#include "guest/pace.h"
 #include "guest/program.h"
 
 struct vcpu {
@@ -18,7 +19,7 @@ struct vcpu {
 	struct kvm_run *run;
 	struct program *program; /* in guest memory */
 	bool has_program;
-	uint32_t idle_us;
+	struct pace pace;
 	pthread_t thread;
 	bool has_thread;
 	/* The rest under the guest's lock. */
@@ -51,11 +52,10 @@ void vcpus_quit(struct guest *g);
 
 bool vcpu_is_running(struct vcpu *v);
 
-/* The number that a vCPU writes is one more each time; no two vCPUs ever write the same. */
-static inline uint64_t program_first_number(unsigned int vcpu)
-{
-	return (uint64_t)vcpu << 56;
-}
+/* What guest_save() keeps of one, besides its program. */
+int arch_vcpu_save(struct vcpu *v, void *registers);
+int arch_vcpu_load(struct vcpu *v, const void *registers);
+#define ARCH_REGISTERS 256 /* bytes, at most */
 
 /* What depends on the processor: where things lie in the guest's own memory ... */
 struct program *arch_program(const struct guest *g, unsigned int vcpu);

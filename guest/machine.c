@@ -206,14 +206,24 @@ int guest_vcpu_fd(const struct guest *g, unsigned int vcpu)
 	return g->vcpus[vcpu].fd;
 }
 
+uint64_t guest_vcpu_writes(const struct guest *g, unsigned int vcpu)
+{
+	return __atomic_load_n(&g->vcpus[vcpu].program->counter, __ATOMIC_RELAXED) -
+	       program_first_number(vcpu);
+}
+
+const struct program *guest_vcpu_program(const struct guest *g, unsigned int vcpu)
+{
+	return g->vcpus[vcpu].program;
+}
+
 uint64_t guest_writes(const struct guest *g)
 {
 	uint64_t sum = 0;
 	unsigned int i;
 
 	for (i = 0; i < g->opt.vcpus; i++)
-		sum += __atomic_load_n(&g->vcpus[i].program->counter, __ATOMIC_RELAXED) -
-		       program_first_number(i);
+		sum += guest_vcpu_writes(g, i);
 	return sum;
 }
 

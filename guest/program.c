@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a vCPU is told to do. */
+#include <string.h>
+
 #include "base/err.h"
 #include "guest/guest_internal.h"
 
@@ -19,7 +21,7 @@ static int check_range(const struct guest_range *r)
 	return 0;
 }
 
-static int check_program(const struct guest_program *p)
+static int check_wish(const struct guest_program *p)
 {
 	unsigned int i;
 	int ret;
@@ -48,6 +50,7 @@ static void write_program(struct program *to, const struct guest_program *p)
 {
 	unsigned int i;
 
+	memset(to->ranges, 0, sizeof(to->ranges));
 	to->places = 0;
 	for (i = 0; i < p->nranges; i++) {
 		to->ranges[i].gpa = p->ranges[i].gpa;
@@ -66,23 +69,66 @@ static void write_program(struct program *to, const struct guest_program *p)
 	to->fresh = 1;
 }
 
-int guest_program(struct guest *g, unsigned int vcpu, const struct guest_program *program)
+/* Whether the last place of a range lets a run end below GUEST_END, by the arithmetic of walks. */
+static bool ends_inside(const struct program *p, const struct program_range *r)
 {
-	struct vcpu *v;
-	int ret = check_program(program);
+	uint64_t last, end;
+
+	return !r->places || (!__builtin_mul_overflow(r->places - 1, p->stride, &last) &&
+			      !__builtin_add_overflow(last, p->run * GUEST_PAGE, &end) &&
+			      !__builtin_add_overflow(end, r->gpa, &end) && end <= GUEST_END);
+}
+
+int program_check(const struct program *p)
+{
+	uint64_t places = 0;
+	unsigned int i;
+
+	if (!p->seed || !p->run || p->run > GUEST_END / GUEST_PAGE || p->stride % GUEST_PAGE ||
+	    p->stride / GUEST_PAGE < p->run)
+		return silt_err(EINVAL, "guest: a program of runs of %llu pages, %#llx bytes apart",
+				(unsigned long long)p->run, (unsigned long long)p->stride);
+	for (i = 0; i < GUEST_MAX_RANGES; i++) {
+		if (p->ranges[i].gpa % GUEST_PAGE || !ends_inside(p, &p->ranges[i]))
+			return silt_err(ERANGE, "guest: a program's %llu places from %#llx on",
+					(unsigned long long)p->ranges[i].places,
+					(unsigned long long)p->ranges[i].gpa);
+		places += p->ranges[i].places;
+	}
+	if (!places || places != p->places)
+		return silt_err(EINVAL, "guest: a program of %llu places, its ranges have %llu",
+				(unsigned long long)p->places, (unsigned long long)places);
+	return 0;
+}
+
+int program_make(struct program *to, const struct guest_program *p)
+{
+	int ret = check_wish(p);
 
 	if (ret < 0)
 		return ret;
+	write_program(to, p);
+	if (!to->places)
+		return silt_err(EINVAL, "guest: no range has room for a run of %llu pages",
+				(unsigned long long)p->run);
+	return 0;
+}
+
+int guest_program(struct guest *g, unsigned int vcpu, const struct guest_program *program)
+{
+	struct vcpu *v;
+	int ret;
+
 	if (vcpu >= g->opt.vcpus)
 		return silt_err(EINVAL, "guest: vCPU %u of %u", vcpu, g->opt.vcpus);
 	v = &g->vcpus[vcpu];
 	if (vcpu_is_running(v))
 		return silt_err(EBUSY, "guest: vCPU %u runs", vcpu);
-	write_program(v->program, program);
-	if (!v->program->places)
-		return silt_err(EINVAL, "guest: no range has room for a run of %llu pages",
-				(unsigned long long)program->run);
-	v->idle_us = program->idle_us;
+	ret = program_make(v->program, program);
+	if (ret < 0)
+		return ret;
+	v->pace.us = program->idle_us;
+	v->pace.steady = program->steady;
 	v->has_program = true;
 	return 0;
 }

@@ -70,6 +70,21 @@ _Static_assert(sizeof(struct program_range) == PROGRAM_RANGE_SIZE, "as the vCPU'
 _Static_assert(PROGRAM_PAGE == GUEST_PAGE, "as the vCPU's code has it");
 _Static_assert(sizeof(struct program) <= GUEST_PAGE, "one page for each vCPU");
 
+/* The number that a vCPU writes is one more each time; no two vCPUs ever write the same. */
+static inline uint64_t program_first_number(unsigned int vcpu)
+{
+	return (uint64_t)vcpu << 56;
+}
+
+/* Check @p, and write it as vCPUs want it; the counter stays. Return: as guest_program(). */
+int program_make(struct program *to, const struct guest_program *p);
+
+/*
+ * Is one that came from elsewhere such as program_write() makes? Its counter and its flags may be
+ * any. Return: 0; -EINVAL, -ERANGE.
+ */
+int program_check(const struct program *p);
+
 /* The bells' page: the last of the guest's own range, which its slot leaves out. */
 #define PROGRAM_BELLS (GUEST_SELF_GPA + GUEST_SELF_BYTES - GUEST_PAGE)
 

@@ -22,16 +22,9 @@ static bool is_stopping(struct guest *g)
 static void be_idle(struct vcpu *v)
 {
 	struct guest *g = v->guest;
-	struct timespec until;
+	struct timespec until = pace_next(&v->pace);
 	int ret = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += v->idle_us / 1000000;
-	until.tv_nsec += (long)(v->idle_us % 1000000) * 1000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
 	pthread_mutex_lock(&g->lock);
 	while (!is_stopping(g) && !ret)
 		ret = pthread_cond_timedwait(&g->changed, &g->lock, &until);
@@ -103,6 +96,7 @@ static void *vcpu_thread(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&g->lock);
+		pace_begin(&v->pace);
 		ret = run_until_stopped(v);
 		pthread_mutex_lock(&g->lock);
 		if (ret < 0) {
