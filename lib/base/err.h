@@ -3,11 +3,18 @@
 #define SILT_BASE_ERR_H
 
 #include <errno.h>
+#include <stdint.h>
 
 /* Leave a message for silt_errmsg() and return -@err (a positive errno). */
 int silt_err(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 
 /* silt_err() with ": " and strerror(@err) at the end. */
 int silt_err_sys(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
+
+/* The errno of what a caller's function returned, which is not 0; the kernel's largest is 4095. */
+static inline int silt_callback_errno(int64_t ret)
+{
+	return ret < 0 && ret >= -4095 ? (int)-ret : EPROTO;
+}
 
 #endif

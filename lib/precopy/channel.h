@@ -21,6 +21,7 @@ struct precopy_channel {
 	uint64_t sent;	     /* frames */
 	uint64_t received;
 	uint64_t bytes_sent;
+	bool broken; /* no frame could follow what was written */
 };
 
 /* Return: 0; -EINVAL, -errno. */

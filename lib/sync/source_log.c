@@ -302,7 +302,7 @@ static int hand_out(struct log_source *log, const struct log_file *file)
 
 	if (!ret)
 		return 0;
-	return silt_err_sys(sync_callback_errno(ret),
+	return silt_err_sys(silt_callback_errno(ret),
 			    "source %s: its owner refused a dirty log of %" PRIu64 " bytes (%d)",
 			    log->source.name, file->bytes, ret);
 }

@@ -81,7 +81,7 @@ static int read_stretch(struct own_source *own, const struct stretch *s)
 	sync_words_wipe(own->bitmap, silt_bitmap_words(s->granules));
 	if (!ret)
 		return 0;
-	return silt_err_sys(sync_callback_errno(ret),
+	return silt_err_sys(silt_callback_errno(ret),
 			    "source %s: reading %" PRIu64 " granules of %#" PRIx64
 			    " bytes from guest address %#" PRIx64 " on returned %d",
 			    own->source.name, s->granules, UINT64_C(1) << own->shift, gpa, ret);

@@ -16,9 +16,6 @@
 /* Bytes that a caller of any age may give: more is no size. */
 #define MAX_OPTIONS 4096
 
-/* The kernel's largest. */
-#define MAX_ERRNO 4095
-
 #define MIN_PAGE_SHIFT	12
 #define MAX_PAGE_SHIFT	21
 #define MAX_THREADS	64
@@ -53,18 +50,13 @@ void sync_signals_block(sigset_t *before)
 	pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
-int sync_callback_errno(int ret)
-{
-	return ret < 0 && ret >= -MAX_ERRNO ? -ret : EPROTO;
-}
-
 int sync_ioctl(silt_sync_ioctl_fn *fn, void *opaque, int fd, unsigned long request, void *arg)
 {
 	int ret = fn(opaque, fd, request, arg);
 
 	if (ret >= 0)
 		return ret;
-	return -sync_callback_errno(-errno);
+	return -silt_callback_errno(-errno);
 }
 
 void sync_note_failure(struct sync_failure *failure, int ret)

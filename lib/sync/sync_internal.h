@@ -207,7 +207,4 @@ void sync_signals_block(sigset_t *before);
 /* Return: 0 or more, or -errno; a caller's function that sets none breaks the protocol. */
 int sync_ioctl(silt_sync_ioctl_fn *fn, void *opaque, int fd, unsigned long request, void *arg);
 
-/* The errno of what a caller's function returned, which is not 0. */
-int sync_callback_errno(int ret);
-
 #endif
