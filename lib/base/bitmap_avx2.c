@@ -51,42 +51,106 @@ AVX2 static inline __m256i merge_lines(__m256i total, uint64_t *dst, const uint6
 	return total;
 }
 
+/* Four lines. Return: a bit for each that is not clean. */
+AVX2 static inline uint64_t four_dirty(const uint64_t *src)
+{
+	__m256i line[4], pair[2], all;
+	unsigned int i;
+
+	for (i = 0; i < 4; i++)
+		line[i] =
+			_mm256_or_si256(load(&src[i * LINE_WORDS]), load(&src[i * LINE_WORDS + 4]));
+	for (i = 0; i < 2; i++)
+		pair[i] = _mm256_or_si256(_mm256_unpacklo_epi64(line[2 * i], line[2 * i + 1]),
+					  _mm256_unpackhi_epi64(line[2 * i], line[2 * i + 1]));
+	all = _mm256_or_si256(_mm256_permute2x128_si256(pair[0], pair[1], 0x20),
+			      _mm256_permute2x128_si256(pair[0], pair[1], 0x31));
+	all = _mm256_cmpeq_epi64(all, _mm256_setzero_si256());
+	return (uint64_t)_mm256_movemask_pd(_mm256_castsi256_pd(all)) ^ 0xf;
+}
+
+static inline uint64_t words_dirty(const uint64_t *src, unsigned int n)
+{
+	uint64_t any = 0;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		any |= src[i];
+	return any != 0;
+}
+
+/* @n lines, at most 64. No branch depends on what is found: which are dirty is anyone's guess. */
+AVX2 static inline uint64_t lines_dirty(const uint64_t *src, unsigned int n)
+{
+	uint64_t dirty = 0;
+	unsigned int i;
+
+	for (i = 0; i + 4 <= n; i += 4)
+		dirty |= four_dirty(&src[i * LINE_WORDS]) << i;
+	for (; i < n; i++)
+		dirty |= words_dirty(&src[i * LINE_WORDS], LINE_WORDS) << i;
+	return dirty;
+}
+
 /* Lines of a block that are not clean, by their first words. */
 struct dirty {
+	uint64_t start; /* of the block */
 	unsigned int n;
 	uint16_t word[BLOCK_LINES];
 };
 
-/*
- * No branch depends on what is found: which lines are dirty is anyone's guess. With a shift one
- * word more is looked at; a bit of it that is not part of the line costs time only.
- */
-AVX2 static inline void find_dirty(struct dirty *list, const uint64_t *src, unsigned int shift,
-				   unsigned int words)
+/* Each is fetched well before it is used, so that their misses do not add up. */
+AVX2 static inline void list_lines(struct dirty *list, uint64_t dirty, unsigned int first,
+				   const uint64_t *dst)
 {
-	unsigned int i;
-	__m256i any;
+	unsigned int word;
 
-	list->n = 0;
-	for (i = 0; i < words; i += LINE_WORDS) {
-		any = _mm256_or_si256(load(&src[i]), load(&src[i + 4]));
-		if (shift)
-			any = _mm256_or_si256(any, load(&src[i + 5]));
-		list->word[list->n] = (uint16_t)i;
-		list->n += !_mm256_testz_si256(any, any);
+	for (; dirty; dirty &= dirty - 1) {
+		word = (first + (unsigned int)__builtin_ctzll(dirty)) * LINE_WORDS;
+		list->word[list->n++] = (uint16_t)word;
+		__builtin_prefetch(&dst[word], 1);
 	}
 }
 
-/* All lines of @dst are fetched before the first is used, so that their misses do not add up. */
+AVX2 static inline void find_dirty(struct dirty *list, const uint64_t *dst, const uint64_t *src,
+				   unsigned int lines)
+{
+	unsigned int i;
+
+	for (i = 0; i < lines; i += 64)
+		list_lines(list, lines_dirty(&src[i * LINE_WORDS], lines - i < 64 ? lines - i : 64),
+			   i, dst);
+}
+
+/*
+ * With a shift a line of @dst has parts of two of the processor's in @src. Each of these is loaded
+ * once; the words of @src before the first and behind the last are looked at one by one. There is
+ * one word more than @lines hold.
+ */
+AVX2 static inline void find_dirty_shifted(struct dirty *list, const uint64_t *dst,
+					   const uint64_t *src, unsigned int lines)
+{
+	unsigned int head = (unsigned int)words_to_line(src + 1, LINE_WORDS) + 1, i, n;
+	uint64_t before = words_dirty(src, head), now;
+
+	for (src += head, i = 0; i + 1 < lines; i += n) {
+		n = lines - 1 - i < 64 ? lines - 1 - i : 64;
+		now = lines_dirty(&src[i * LINE_WORDS], n);
+		list_lines(list, now | ((now << 1 | before) & UINT64_MAX >> (64 - n)), i, dst);
+		before = now >> (n - 1);
+	}
+	now = words_dirty(&src[i * LINE_WORDS], LINE_WORDS + 1 - head);
+	list_lines(list, now | before, i, dst);
+}
+
 AVX2 static inline __m256i merge_dirty(__m256i total, const struct dirty *list, uint64_t *dst,
 				       const uint64_t *src, unsigned int shift)
 {
-	unsigned int i, word;
+	uint64_t word;
+	unsigned int i;
 
-	for (i = 0; i < list->n; i++)
-		__builtin_prefetch(&dst[list->word[i]], 1);
 	for (i = 0; i < list->n; i++) {
-		word = list->word[i];
+		word = list->start + list->word[i];
 		total = merge_lines(total, &dst[word], &src[word], shift, LINE_WORDS);
 	}
 	return total;
@@ -108,14 +172,17 @@ static inline unsigned int at_most(unsigned int words, uint64_t n)
 	return n < words ? (unsigned int)(n / LINE_WORDS * LINE_WORDS) : words;
 }
 
+/* A block's dirty lines are merged after those of the next one were found, and are there by then.
+ */
 AVX2 static inline ALWAYS uint64_t merge_any(uint64_t *dst, const uint64_t *src, unsigned int shift,
 					     uint64_t n)
 {
 	uint64_t i = words_to_line(dst, n), count = merge_words(dst, src, shift, i);
 	__m256i total = _mm256_setzero_si256();
-	unsigned int streaming = 0, words, look = BLOCK_WORDS;
-	struct dirty list;
+	unsigned int streaming = 0, words, look = BLOCK_WORDS, turn = 0;
+	struct dirty lists[2], *list;
 
+	lists[0].n = lists[1].n = 0;
 	for (; i + LINE_WORDS <= n; i += words) {
 		words = at_most(streaming ? BLOCK_WORDS : look, n - i);
 		if (streaming) {
@@ -123,16 +190,26 @@ AVX2 static inline ALWAYS uint64_t merge_any(uint64_t *dst, const uint64_t *src,
 			streaming--;
 			continue;
 		}
-		find_dirty(&list, &src[i], shift, words);
-		if (list.n <= words / LINE_WORDS / DENSE_PART) {
-			total = merge_dirty(total, &list, &dst[i], &src[i], shift);
+		list = &lists[turn];
+		list->start = i;
+		list->n = 0;
+		if (shift)
+			find_dirty_shifted(list, &dst[i], &src[i], words / LINE_WORDS);
+		else
+			find_dirty(list, &dst[i], &src[i], words / LINE_WORDS);
+		if (list->n <= words / LINE_WORDS / DENSE_PART) {
+			turn = !turn;
+			total = merge_dirty(total, &lists[turn], dst, src, shift);
+			lists[turn].n = 0;
 			look = BLOCK_WORDS;
 			continue;
 		}
+		list->n = 0;
 		total = merge_lines(total, &dst[i], &src[i], shift, words);
 		streaming = STREAM_BLOCKS;
 		look = PROBE_WORDS;
 	}
+	total = merge_dirty(total, &lists[!turn], dst, src, shift);
 	return count + sum(total) + merge_words(&dst[i], &src[i], shift, n - i);
 }
 
