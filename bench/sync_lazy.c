@@ -17,6 +17,7 @@
 /*
  * Memory gets dirty once, so it is cut into slices, which the ways of clearing take in turns. What
  * is told of each is the median of its slices, for each dirty page, times all that are dirty.
+ * silt's last clear of a slice goes on behind it: then its slice is so much longer.
  */
 #define MAX_SLICES 64 /* for each way */
 
@@ -99,38 +100,51 @@ static int take_slice(struct lazy *l, const struct slice *s)
 	return 0;
 }
 
-static int clear_slice(struct lazy *l, struct clearing *way, const struct slice *s)
+static void add_slice(struct clearing *way, const struct sync_world *w, uint64_t dirty)
 {
-	struct sync_world *w = &l->bench->world;
-	uint64_t dirty =
-		silt_bitmap_count(l->bench->reference.bits[s->slot].words, s->first, l->slice);
-	int ret;
-
-	if (!dirty || way->n == MAX_SLICES)
-		return 0;
-	sync_world_reset(w);
-	ret = way->shift ? clear_chunks(l, s, way->shift) : take_slice(l, s);
 	way->page_ns[way->n++] = w->clear_ns / (double)dirty;
 	way->dirty += dirty;
 	way->clears += w->nclears;
 	if (way->longest_us < w->longest_ns / 1e3)
 		way->longest_us = w->longest_ns / 1e3;
+}
+
+/* Sets @end to where the next slice may begin. */
+static int clear_slice(struct lazy *l, struct clearing *way, const struct slice *s, uint64_t *end)
+{
+	const uint64_t *bits = l->bench->reference.bits[s->slot].words;
+	struct sync_world *w = &l->bench->world;
+	int ret;
+
+	*end = s->first + l->slice;
+	if (way->n == MAX_SLICES || silt_bitmap_next(bits, s->first, *end) == *end)
+		return 0;
+	sync_world_reset(w);
+	ret = way->shift ? clear_chunks(l, s, way->shift) : take_slice(l, s);
+	if (*end < w->clear_end)
+		*end = w->clear_end;
+	add_slice(way, w, silt_bitmap_count(bits, s->first, *end - s->first));
 	return ret;
 }
 
-/* Slices at a block's ends, and those that begin inside a word of their slot, are left out. */
+/*
+ * Slices at a block's ends, and those that begin inside a word of their slot, are left out. silt's
+ * turn is the last: it may leave nothing of a small block.
+ */
 static int clear_slices(struct lazy *l)
 {
 	const struct sync_topology *t = &l->bench->topology;
 	unsigned int turn = 0;
+	uint64_t start, end;
 	struct slice s;
 	int ret = 0;
 
 	for (s.slot = 0; s.slot < t->nbig; s.slot++) {
-		for (s.first = -t->slots[s.slot].offset % l->slice;
+		start = -t->slots[s.slot].offset % l->slice;
+		for (s.first = start;
 		     s.first % 64 == 0 && s.first + l->slice <= t->slots[s.slot].pages && !ret;
-		     s.first += l->slice, turn++)
-			ret = clear_slice(l, &l->ways[turn % l->nways], &s);
+		     s.first = start + (end - start + l->slice - 1) / l->slice * l->slice)
+			ret = clear_slice(l, &l->ways[++turn % l->nways], &s, &end);
 	}
 	return ret;
 }

@@ -21,7 +21,7 @@
 
 /* There are some for each way of clearing, and none is shorter than what silt clears together. */
 #define SLICES	  64
-#define MIN_SLICE SILT_SYNC_CHUNK_PAGES
+#define MIN_SLICE (UINT64_C(1) << 18)
 #define MAX_SLICE (UINT64_C(1) << 20)
 
 /*

@@ -84,6 +84,7 @@ static int clear(struct sync_world *w, int fd, struct kvm_clear_dirty_log *log)
 	w->clear_ns += ns;
 	w->longest_ns = longer(ns, w->longest_ns);
 	w->call_ns += spent + w->clock_ns;
+	w->clear_end = log->first_page + log->num_pages;
 	return ret;
 }
 
@@ -137,7 +138,7 @@ int sync_world_clear(struct sync_world *w, unsigned int slot, uint64_t first, ui
 
 void sync_world_reset(struct sync_world *w)
 {
-	w->nclears = 0;
+	w->nclears = w->clear_end = 0;
 	w->get_ns = w->clear_ns = w->longest_ns = w->call_ns = 0;
 }
 

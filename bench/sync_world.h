@@ -37,9 +37,10 @@ struct sync_world {
 	/* Calls since sync_world_reset(). */
 	double get_ns;
 	uint64_t nclears;
-	double clear_ns;   /* as done or as charged */
-	double longest_ns; /* of the clears */
-	double call_ns;	   /* that clears really took, with what it cost to measure them */
+	double clear_ns;    /* as done or as charged */
+	double longest_ns;  /* of the clears */
+	double call_ns;	    /* that clears really took, with what it cost to measure them */
+	uint64_t clear_end; /* of the last clear: the page of its slot behind it */
 	uint64_t get_start[SYNC_MAX_SLOTS], get_end[SYNC_MAX_SLOTS];
 
 	void *memory; /* the guest's, all slots one behind the other */

@@ -55,8 +55,8 @@ struct silt_sync_options {
 	size_t size;		  /* sizeof(struct silt_sync_options) */
 	uint32_t page_shift;	  /* of a page of the migration bitmaps, 12 to 21; 0: 12 */
 	uint32_t threads;	  /* that a sync uses, its caller among them; 0: 1; at most 64 */
-	uint64_t chunk_pages;	  /* pages armed again together by a take, a power of two from 64
-				   * on; 0: SILT_SYNC_CHUNK_PAGES */
+	uint64_t chunk_pages;	  /* pages that a take arms again together at least, a power of two
+				   * from 64 on; 0: SILT_SYNC_CHUNK_PAGES */
 	uint64_t clear_cap_ns;	  /* the longest that one clear may hold up vCPUs; 0:
 				   * SILT_SYNC_CLEAR_CAP_NS. Held by what clears are seen to cost */
 	uint64_t clear_max_dirty; /* most dirty pages in one clear, whatever they cost; 0: no limit
@@ -64,7 +64,7 @@ struct silt_sync_options {
 };
 
 /* The cap is for some 31,000 random pages: a longer clear is hardly cheaper by the page. */
-#define SILT_SYNC_CHUNK_PAGES  (UINT64_C(1) << 18)
+#define SILT_SYNC_CHUNK_PAGES  (UINT64_C(1) << 15)
 #define SILT_SYNC_CLEAR_CAP_NS UINT64_C(10000000)
 
 /**
@@ -430,8 +430,9 @@ SILT_API int64_t silt_sync_dirty(struct silt_sync *s, int consumer, int block, u
  * @first: set to the run's first page
  *
  * The run's bits leave the consumer's bitmap, and then its pages are armed again in every slot
- * that maps them, with those of the chunk they lie in: as few clears as KVM's alignment and the cap
- * allow, none where nothing is to be cleared. A run does not reach over the end of its chunk.
+ * that maps them, with those of the chunk they lie in and, as far as the last clear can reach,
+ * what follows: as few clears as KVM's alignment and the cap allow, none where nothing is to be
+ * cleared. A run does not reach over the end of its chunk.
  *
  * Return: pages taken; 0 there is none from @from on; -errno of KVM_CLEAR_DIRTY_LOG: then nothing
  * is taken. Blocks: while another takes pages of the block, while a sync reads a slot that shows

@@ -19,6 +19,9 @@
 /* So that what a clear costs is no more than 64 bits hold. */
 #define MAX_EACH_NS INT32_MAX
 
+/* How far behind a chunk its last clear looks for more: 1 MiB of bitmap, 32 GiB of small pages. */
+#define AHEAD_WORDS (UINT64_C(1) << 17)
+
 /* KVM looks at every word of the mask: 1.2 ns each. */
 static uint64_t words_ns(uint64_t words)
 {
@@ -37,13 +40,13 @@ static uint64_t next_dirty(const uint64_t *words, uint64_t i, uint64_t end)
 	return i < end && words[i] ? i : silt_bitmap_kernels()->next_any(words, i, end);
 }
 
-bool sync_clear_next(const uint64_t *words, uint64_t from, uint64_t end,
+bool sync_clear_next(const uint64_t *words, uint64_t from, uint64_t before, uint64_t end,
 		     const struct sync_clear_limits *limits, struct sync_clear *clear)
 {
-	uint64_t i = next_dirty(words, from, end);
+	uint64_t i = next_dirty(words, from, before);
 	struct sync_clear longer;
 
-	if (i == end)
+	if (i == before)
 		return false;
 	*clear = (struct sync_clear){.first = i, .n = 1, .dirty = silt_word_count(words[i])};
 	while ((i = next_dirty(words, i + 1, end)) < end) {
@@ -133,9 +136,14 @@ static int clear_words(struct silt_sync *s, struct sync_slot *slot, const struct
 	return 0;
 }
 
-/* What is unclean in words [@from, @end) of a slot. */
+/*
+ * What is unclean in words [@from, @end) of a slot, and as much of what follows as the last clear
+ * can reach: another call later would cost more than a longer one now. A look far ahead costs as
+ * well.
+ */
 static int clear_slot(struct silt_sync *s, struct sync_slot *slot, uint64_t from, uint64_t end)
 {
+	uint64_t words = silt_bitmap_words(sync_kvm_bits(s->kvm, slot));
 	struct sync_clear_limits limits = {
 		.cap_ns = s->opt.clear_cap_ns,
 		.each_ns = __atomic_load_n(&s->clear_each_ns, __ATOMIC_RELAXED),
@@ -144,8 +152,10 @@ static int clear_slot(struct silt_sync *s, struct sync_slot *slot, uint64_t from
 	struct sync_clear clear;
 	int ret = 0;
 
+	if (words > end + AHEAD_WORDS)
+		words = end + AHEAD_WORDS;
 	pthread_mutex_lock(&slot->lock);
-	while (!ret && sync_clear_next(slot->unclean, from, end, &limits, &clear)) {
+	while (!ret && sync_clear_next(slot->unclean, from, end, words, &limits, &clear)) {
 		ret = clear_words(s, slot, &clear, &limits);
 		from = clear.first + clear.n;
 	}

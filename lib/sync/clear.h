@@ -19,14 +19,14 @@ struct sync_clear {
 };
 
 /*
- * The next clear of what is set in words [@from, @end): it begins and ends with words that are not
- * zero, and goes as far as the limits allow, which makes the number of clears the least there is:
- * what a clear costs grows with its length, so none that begins earlier can reach further. A single
- * word is never too much.
+ * The next clear of what is set in words [@from, @before): it begins and ends with words that are
+ * not zero, and goes on, also behind @before and up to @end, as far as the limits allow. That makes
+ * the number of clears the least there is: what a clear costs grows with its length, so none that
+ * begins earlier can reach further. A single word is never too much.
  *
- * Return: false where nothing is set.
+ * Return: false where nothing is set before @before.
  */
-bool sync_clear_next(const uint64_t *words, uint64_t from, uint64_t end,
+bool sync_clear_next(const uint64_t *words, uint64_t from, uint64_t before, uint64_t end,
 		     const struct sync_clear_limits *limits, struct sync_clear *clear);
 
 /* What @each_ns is to be after @clear took @ns of a CPU: who waits for one learns nothing. */

@@ -74,24 +74,33 @@ static void check_one(struct rng *r)
 		.each_ns = 1 + rng_below(r, 1000),
 		.max_dirty = rng_one_in(r, 2) ? UINT64_MAX : 1 + rng_below(r, 500),
 	};
-	unsigned int from = (unsigned int)rng_below(r, WORDS), end, at, n = 0, i;
+	unsigned int from = (unsigned int)rng_below(r, WORDS), before, end, at, n = 0, i;
 	uint64_t words[WORDS], covered[WORDS] = {0};
 	struct sync_clear c;
 
 	for (i = 0; i < WORDS; i++)
 		words[i] = random_word(r);
-	end = from + (unsigned int)rng_below(r, WORDS - from + 1);
-	for (at = from; sync_clear_next(words, at, end, &limits, &c); n++) {
-		assert_true(c.first >= at && c.n && c.first + c.n <= end);
+	before = from + (unsigned int)rng_below(r, WORDS - from + 1);
+	end = before + (unsigned int)rng_below(r, WORDS - before + 1);
+	for (at = from; sync_clear_next(words, at, before, end, &limits, &c); n++) {
+		assert_true(c.first >= at && c.first < before && c.n && c.first + c.n <= end);
 		at = (unsigned int)(c.first + c.n);
 		assert_true(words[c.first] && words[at - 1]);
 		assert_int_equal(c.dirty, bits_in(words, (unsigned int)c.first, at));
 		assert_true(allowed(words, (unsigned int)c.first, at, &limits));
 		memcpy(&covered[c.first], &words[c.first], c.n * sizeof(*words));
+		if (at < before)
+			continue;
+		/* The last one: the word that it would have had to go on to is too much. */
+		while (at < end && !words[at])
+			at++;
+		if (at < end)
+			assert_false(allowed(words, (unsigned int)c.first, at + 1, &limits));
+		at = before;
 	}
-	for (i = from; i < end; i++)
+	for (i = from; i < before; i++)
 		assert_int_equal(covered[i], words[i]);
-	assert_int_equal(n, fewest(words, from, end, &limits));
+	assert_int_equal(n, fewest(words, from, before, &limits));
 }
 
 static void test_fewest_clears(void **state)
@@ -116,13 +125,13 @@ static void test_longest_clear(void **state)
 	words[0] = 1;
 	words[n - 2] = 1;
 	words[n - 1] = 1;
-	assert_true(sync_clear_next(words, 0, n, &limits, &c));
+	assert_true(sync_clear_next(words, 0, n, n, &limits, &c));
 	assert_int_equal(c.n, 1);
-	assert_true(sync_clear_next(words, 1, n, &limits, &c));
+	assert_true(sync_clear_next(words, 1, n, n, &limits, &c));
 	assert_int_equal(c.first, n - 2);
 	assert_int_equal(c.n, 2);
 	words[1] = 1;
-	assert_true(sync_clear_next(words, 1, n - 1, &limits, &c));
+	assert_true(sync_clear_next(words, 1, n - 1, n - 1, &limits, &c));
 	assert_int_equal(c.n, n - 2);
 	sync_words_free(words, n);
 }
