@@ -41,8 +41,8 @@ SILT_BEGIN_DECLS
  * The wire is ours, or the monitor's own: struct silt_precopy_transport.
  *
  * Functions return 0 or a positive result, or -errno with a message in silt_errmsg(). Options begin
- * with their size, as in sync.h. Structures that the library fills in begin with it too: the
- * library's, so that callbacks know which members there are.
+ * with their size, as in sync.h, and so do structures that the library fills in. That of a round,
+ * which a callback is shown, is the library's.
  *
  * Callbacks return 0, or -errno, from the thread that runs the migration; the message then names
  * the callback. Those that are NULL are not called.
@@ -119,9 +119,9 @@ struct silt_precopy_forecast {
 	uint64_t downtime_ns, downtime_low_ns, downtime_high_ns;
 	/* The shortest downtime that rounds lead to. */
 	uint64_t floor_ns, floor_low_ns, floor_high_ns;
-	double dirty_rate;  /* pages a second that become dirty, of those that are clean */
+	double dirty_rate;  /* pages a second that became dirty in the last round */
 	double working_set; /* pages that the guest writes again and again; 0: not seen */
-	double bandwidth;   /* bytes a second of time spent sending */
+	double bandwidth;   /* bytes a second of time spent sending; 0: nothing was */
 	/* Were the guest paused now: the downtime. */
 	uint64_t now_ns;
 };
@@ -137,6 +137,7 @@ struct silt_precopy_round {
 	uint64_t round; /* from 1 on */
 	bool last;
 	uint64_t began_ns; /* since silt_precopy_run() */
+	uint64_t rtt_ns;   /* there and back, as HELLO saw it; 0 with a transport */
 	uint64_t total_ns;
 	uint64_t clear_ns; /* taking runs, which arms their tracking */
 	uint64_t scan_ns;  /* copying, looking for zero pages, checksums */
@@ -178,7 +179,7 @@ struct silt_precopy_state;
  *
  * Return: 0, -ENOMEM, -EFBIG more than the option max_state. Thread: in save(). Blocks: never.
  */
-int silt_precopy_state_write(struct silt_precopy_state *state, const void *buf, size_t n);
+SILT_API int silt_precopy_state_write(struct silt_precopy_state *state, const void *buf, size_t n);
 
 /** What the monitor does when asked; all are given its own pointer. */
 struct silt_precopy_monitor {
@@ -190,7 +191,7 @@ struct silt_precopy_monitor {
 	int (*track)(void *opaque, bool on);
 	/* All vCPUs out of the guest. It stands still when this returns. */
 	int (*pause)(void *opaque);
-	/* Back to where it was before pause; also if save() has been called. */
+	/* Back to where it was before pause; also where pause failed, or save was called. */
 	void (*resume)(void *opaque);
 	/* Devices finish what they have begun, stop, and give their state. */
 	int (*save)(void *opaque, struct silt_precopy_state *state);
@@ -279,10 +280,10 @@ struct silt_precopy_options {
  * Return: 0; -EINVAL an option is out of bounds, -EEXIST two blocks of one name, -ENOMEM, -errno.
  * Thread: any. Blocks: never.
  */
-int silt_precopy_create(const struct silt_precopy_options *opt, struct silt_precopy **out);
+SILT_API int silt_precopy_create(const struct silt_precopy_options *opt, struct silt_precopy **out);
 
 /** silt_precopy_destroy() - @p may be NULL. Thread: any, when none uses it. */
-void silt_precopy_destroy(struct silt_precopy *p);
+SILT_API void silt_precopy_destroy(struct silt_precopy *p);
 
 /* What silt_precopy_run() returns when it has not failed. The guest stays paused here. */
 enum silt_precopy_end {
@@ -304,7 +305,7 @@ enum silt_precopy_end {
  *
  * Thread: one, once. Blocks: until the migration has ended.
  */
-int silt_precopy_run(struct silt_precopy *p);
+SILT_API int silt_precopy_run(struct silt_precopy *p);
 
 /**
  * silt_precopy_cancel() - have silt_precopy_run() give up
@@ -312,7 +313,7 @@ int silt_precopy_run(struct silt_precopy *p);
  * Without effect once START was sent, or when it has ended. Thread: any, also in callbacks and
  * signal handlers. Blocks: never.
  */
-void silt_precopy_cancel(struct silt_precopy *p);
+SILT_API void silt_precopy_cancel(struct silt_precopy *p);
 
 /**
  * silt_precopy_resolve() - end the doubt after SILT_PRECOPY_UNSURE
@@ -321,7 +322,7 @@ void silt_precopy_cancel(struct silt_precopy *p);
  *
  * Return: 0; -EINVAL there is no doubt. Thread: as silt_precopy_run(), after it. Blocks: in resume.
  */
-int silt_precopy_resolve(struct silt_precopy *p, bool here);
+SILT_API int silt_precopy_resolve(struct silt_precopy *p, bool here);
 
 /**
  * silt_precopy_discard() - pages whose contents nobody needs (balloon, free-page hints)
@@ -333,10 +334,15 @@ int silt_precopy_resolve(struct silt_precopy *p, bool here);
  * Return: pages that were dirty; -EINVAL; what the op returned. Thread: any, while it runs, not in
  * ops. Blocks: as silt_sync_discard().
  */
-int64_t silt_precopy_discard(struct silt_precopy *p, int block, uint64_t first, uint64_t n);
+SILT_API int64_t silt_precopy_discard(struct silt_precopy *p, int block, uint64_t first,
+				      uint64_t n);
 
-/** silt_precopy_result() - how it went so far. Thread: as silt_precopy_run(), after it. */
-int silt_precopy_result(const struct silt_precopy *p, struct silt_precopy_result *result);
+/**
+ * silt_precopy_result() - how it went, @result->size being the caller's
+ *
+ * Return: 0; -EINVAL. Thread: as silt_precopy_run(), after it. Blocks: never.
+ */
+SILT_API int silt_precopy_result(const struct silt_precopy *p, struct silt_precopy_result *result);
 
 /* ---- the destination ---- */
 
@@ -423,7 +429,11 @@ void silt_incoming_cancel(struct silt_incoming *in);
 const uint64_t *silt_incoming_received(const struct silt_incoming *in, size_t block,
 				       uint64_t *bits);
 
-/** silt_incoming_stats() - Thread: as silt_incoming_received(). Return: 0. */
+/**
+ * silt_incoming_stats() - how far it came, @stats->size being the caller's
+ *
+ * Return: 0; -EINVAL. Thread: as silt_incoming_received(). Blocks: never.
+ */
 int silt_incoming_stats(const struct silt_incoming *in, struct silt_incoming_stats *stats);
 
 SILT_END_DECLS

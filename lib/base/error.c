@@ -38,3 +38,16 @@ int silt_err_sys(int err, const char *fmt, ...)
 		 what ? what : "an error that has no name");
 	return -err;
 }
+
+void silt_failure_note(struct silt_failure *failure, int ret)
+{
+	if (ret >= 0 || failure->ret)
+		return;
+	failure->ret = ret;
+	strncpy(failure->message, silt_errmsg(), sizeof(failure->message) - 1);
+}
+
+int silt_failure_tell(const struct silt_failure *failure)
+{
+	return failure->ret ? silt_err(-failure->ret, "%s", failure->message) : 0;
+}

@@ -59,14 +59,16 @@ static int check_socket(int fd)
 int precopy_channel_open(struct precopy_channel *c, const struct silt_channel *is,
 			 uint64_t timeout_ns)
 {
+	static const struct silt_channel none = {.size = sizeof(none), .fd = -1};
 	int ret;
 
+	is = is ? is : &none;
 	if (is->size != sizeof(*is))
 		return silt_err(EINVAL, "the channel has a size of %zu bytes, not %zu", is->size,
 				sizeof(*is));
 	if (!is->write != !is->read)
 		return silt_err(EINVAL, "the channel has only one of write and read");
-	ret = is->write ? 0 : check_socket(is->fd);
+	ret = is->write || is == &none ? 0 : check_socket(is->fd);
 	if (ret < 0)
 		return ret;
 	*c = (struct precopy_channel){.is = *is, .timeout_ns = timeout_ns};
@@ -78,7 +80,8 @@ int precopy_channel_open(struct precopy_channel *c, const struct silt_channel *i
 
 void precopy_channel_close(struct precopy_channel *c)
 {
-	close(c->wake);
+	if (c->wake >= 0)
+		close(c->wake);
 }
 
 void precopy_channel_cancel(struct precopy_channel *c)

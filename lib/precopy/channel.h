@@ -24,7 +24,7 @@ struct precopy_channel {
 	bool broken; /* no frame could follow what was written */
 };
 
-/* Return: 0; -EINVAL, -errno. */
+/* @is: NULL for one that has no peer, and can only be cancelled. Return: 0; -EINVAL, -errno. */
 int precopy_channel_open(struct precopy_channel *c, const struct silt_channel *is,
 			 uint64_t timeout_ns);
 void precopy_channel_close(struct precopy_channel *c);

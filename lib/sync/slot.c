@@ -170,7 +170,7 @@ static int add(struct silt_sync *s, const struct silt_sync_slot *is)
 int silt_sync_slot_add(struct silt_sync *s, const struct silt_sync_slot *from)
 {
 	struct silt_sync_slot is;
-	int ret = sync_options_get(&is, sizeof(is), from, "a slot");
+	int ret = silt_options_get(&is, sizeof(is), from, "a slot");
 
 	if (!ret)
 		ret = check_numbers(&is);

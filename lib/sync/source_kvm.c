@@ -120,14 +120,14 @@ static int read_logged(struct sync_kvm *kvm, struct sync_slot *slot)
 static int kvm_read(struct sync_source *src)
 {
 	struct silt_sync *s = src->sync;
-	struct sync_failure failure = {0};
+	struct silt_failure failure = {0};
 	int i;
 
 	for (i = 0; i < s->nslots; i++) {
 		if (s->slots[i] && s->slots[i]->is.flags & SILT_SYNC_SLOT_LOGGED)
-			sync_note_failure(&failure, read_logged(kvm_of(src), s->slots[i]));
+			silt_failure_note(&failure, read_logged(kvm_of(src), s->slots[i]));
 	}
-	return sync_tell_failure(&failure);
+	return silt_failure_tell(&failure);
 }
 
 /* Each read writes all of it: then no sync waits for memory. */
@@ -269,7 +269,7 @@ static int attach(struct silt_sync *s, const struct silt_sync_kvm *opt)
 int silt_sync_add_kvm(struct silt_sync *s, const struct silt_sync_kvm *from)
 {
 	struct silt_sync_kvm opt;
-	int ret = sync_options_get(&opt, sizeof(opt), from, "a KVM source");
+	int ret = silt_options_get(&opt, sizeof(opt), from, "a KVM source");
 
 	if (!ret)
 		ret = check_options(&opt);

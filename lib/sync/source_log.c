@@ -237,15 +237,15 @@ static int read_slot(struct log_source *log, struct sync_slot *slot)
 static int log_read(struct sync_source *src)
 {
 	struct log_source *log = log_of(src);
-	struct sync_failure failure = {0};
+	struct silt_failure failure = {0};
 	unsigned int i;
 
 	for (i = 0; i < log->slots.n; i++)
-		sync_note_failure(&failure, read_slot(log, log->slots.entries[i].slot));
+		silt_failure_note(&failure, read_slot(log, log->slots.entries[i].slot));
 	log->lost = false;
 	/* Law 2: what is read of a page from here on is as new as its mark. */
 	silt_fence();
-	return sync_tell_failure(&failure);
+	return silt_failure_tell(&failure);
 }
 
 /* ---- Replacing it ---------------------------------------------------------------------------- */
@@ -433,7 +433,7 @@ static int add(struct silt_sync *s, const struct silt_sync_log *opt)
 int silt_sync_add_log(struct silt_sync *s, const struct silt_sync_log *options)
 {
 	struct silt_sync_log opt;
-	int ret = sync_options_get(&opt, sizeof(opt), options, "a dirty log");
+	int ret = silt_options_get(&opt, sizeof(opt), options, "a dirty log");
 
 	if (ret)
 		return ret;

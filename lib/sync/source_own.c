@@ -90,15 +90,15 @@ static int read_stretch(struct own_source *own, const struct stretch *s)
 static int own_read(struct sync_source *src)
 {
 	struct own_source *own = own_of(src);
-	struct sync_failure failure = {0};
+	struct silt_failure failure = {0};
 	struct stretch s;
 	unsigned int i;
 
 	for (i = 0; i < own->slots.n; i = s.end) {
 		s = stretch_from(own, i);
-		sync_note_failure(&failure, read_stretch(own, &s));
+		silt_failure_note(&failure, read_stretch(own, &s));
 	}
-	return sync_tell_failure(&failure);
+	return silt_failure_tell(&failure);
 }
 
 static int make_room(struct own_source *own)
@@ -177,7 +177,7 @@ int silt_sync_add_own(struct silt_sync *s, const struct silt_sync_own *options)
 {
 	struct silt_sync_own opt;
 	struct own_source *own;
-	int ret = sync_options_get(&opt, sizeof(opt), options, "a source of the caller's own");
+	int ret = silt_options_get(&opt, sizeof(opt), options, "a source of the caller's own");
 
 	if (!ret)
 		ret = check_options(&opt);

@@ -287,7 +287,7 @@ static int add(struct silt_sync *s, const struct silt_sync_pagemap *opt)
 int silt_sync_add_pagemap(struct silt_sync *s, const struct silt_sync_pagemap *options)
 {
 	struct silt_sync_pagemap opt;
-	int ret = sync_options_get(&opt, sizeof(opt), options, "watched memory");
+	int ret = silt_options_get(&opt, sizeof(opt), options, "watched memory");
 
 	if (ret)
 		return ret;

@@ -78,12 +78,12 @@ static int read_bitmap(struct ring_source *r, struct sync_slot *slot)
 }
 
 /* Pages that no vCPU dirtied are in no ring. */
-static void read_bitmaps(struct ring_source *r, struct sync_failure *failure)
+static void read_bitmaps(struct ring_source *r, struct silt_failure *failure)
 {
 	unsigned int i;
 
 	for (i = 0; i < r->slots.n; i++)
-		sync_note_failure(failure, read_bitmap(r, r->slots.entries[i].slot));
+		silt_failure_note(failure, read_bitmap(r, r->slots.entries[i].slot));
 }
 
 /*
@@ -94,17 +94,17 @@ static void read_bitmaps(struct ring_source *r, struct sync_failure *failure)
 static int ring_read(struct sync_source *src)
 {
 	struct ring_source *r = ring_of(src);
-	struct sync_failure failure = {0};
+	struct silt_failure failure = {0};
 	int64_t reaped;
 
 	pthread_mutex_lock(&src->sync->reaping);
 	reaped = sync_ring_reap(r);
-	sync_note_failure(&failure, reaped < 0 ? (int)reaped : sync_ring_verdict(r));
+	silt_failure_note(&failure, reaped < 0 ? (int)reaped : sync_ring_verdict(r));
 	deliver_slots(r, failure.ret);
 	if (r->with_bitmap)
 		read_bitmaps(r, &failure);
 	pthread_mutex_unlock(&src->sync->reaping);
-	return sync_tell_failure(&failure);
+	return silt_failure_tell(&failure);
 }
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
@@ -290,7 +290,7 @@ int silt_sync_add_ring(struct silt_sync *s, const struct silt_sync_ring *options
 {
 	struct silt_sync_ring opt;
 	struct ring_source *r;
-	int ret = sync_options_get(&opt, sizeof(opt), options, "dirty rings");
+	int ret = silt_options_get(&opt, sizeof(opt), options, "dirty rings");
 
 	if (!ret)
 		ret = check_options(&opt);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +11,6 @@
 #include "sync/block.h"
 #include "sync/clear.h"
 #include "sync/pool.h"
-
-/* Bytes that a caller of any age may give: more is no size. */
-#define MAX_OPTIONS 4096
 
 #define MIN_PAGE_SHIFT	12
 #define MAX_PAGE_SHIFT	21
@@ -59,48 +55,6 @@ int sync_ioctl(silt_sync_ioctl_fn *fn, void *opaque, int fd, unsigned long reque
 	return -silt_callback_errno(-errno);
 }
 
-void sync_note_failure(struct sync_failure *failure, int ret)
-{
-	if (ret >= 0 || failure->ret)
-		return;
-	failure->ret = ret;
-	strncpy(failure->message, silt_errmsg(), sizeof(failure->message) - 1);
-}
-
-int sync_tell_failure(const struct sync_failure *failure)
-{
-	return failure->ret ? silt_err(-failure->ret, "%s", failure->message) : 0;
-}
-
-/* Bytes [@known, @size) of what a newer caller gave. */
-static bool all_zero(const uint8_t *from, size_t known, size_t size)
-{
-	for (; known < size; known++) {
-		if (from[known])
-			return false;
-	}
-	return true;
-}
-
-int sync_options_get(void *to, size_t size, const void *from, const char *what)
-{
-	size_t given;
-
-	if (!from)
-		return silt_err(EINVAL, "no options of %s", what);
-	memcpy(&given, from, sizeof(given));
-	if (given < sizeof(given) || given > MAX_OPTIONS)
-		return silt_err(EINVAL, "options of %s have a size of %zu bytes, not %zu to %u",
-				what, given, sizeof(given), MAX_OPTIONS);
-	if (!all_zero(from, size, given))
-		return silt_err(EINVAL,
-				"options of %s, %zu bytes, have more set than the first %zu", what,
-				given, size);
-	memset(to, 0, size);
-	memcpy(to, from, given < size ? given : size);
-	return 0;
-}
-
 static void fill_in_defaults(struct silt_sync_options *opt)
 {
 	if (!opt->page_shift)
@@ -139,7 +93,7 @@ static int read_options(struct silt_sync_options *opt, const struct silt_sync_op
 
 	*opt = (struct silt_sync_options){0};
 	if (from)
-		ret = sync_options_get(opt, sizeof(*opt), from, "a sync engine");
+		ret = silt_options_get(opt, sizeof(*opt), from, "a sync engine");
 	fill_in_defaults(opt);
 	return ret ? ret : check_options(opt);
 }
@@ -234,17 +188,17 @@ static int read_source(struct sync_source *src)
 /* Return: pages counted, or the first error. */
 static int64_t read_sources(struct silt_sync *s)
 {
-	struct sync_failure failure = {0};
+	struct silt_failure failure = {0};
 	int64_t count = 0;
 	int i;
 
 	for (i = 0; i < SYNC_MAX_SOURCES; i++) {
 		if (!s->sources[i] || !s->sources[i]->ops->read)
 			continue;
-		sync_note_failure(&failure, read_source(s->sources[i]));
+		silt_failure_note(&failure, read_source(s->sources[i]));
 		count += __atomic_load_n(&s->sources[i]->count, __ATOMIC_RELAXED);
 	}
-	return failure.ret ? sync_tell_failure(&failure) : count;
+	return failure.ret ? silt_failure_tell(&failure) : count;
 }
 
 static void publish_steps(struct silt_sync *s)
@@ -297,17 +251,9 @@ int64_t silt_sync_run(struct silt_sync *s, int consumer)
 int silt_sync_stats(struct silt_sync *s, struct silt_sync_stats *stats)
 {
 	struct silt_sync_stats known;
-	size_t size = stats->size;
 
-	if (size < sizeof(size) || size > MAX_OPTIONS)
-		return silt_err(EINVAL, "statistics have a size of %zu bytes, not %zu to %u", size,
-				sizeof(size), MAX_OPTIONS);
 	pthread_mutex_lock(&s->counters);
 	known = s->stats;
 	pthread_mutex_unlock(&s->counters);
-	known.size = size;
-	if (size > sizeof(known))
-		memset((char *)stats + sizeof(known), 0, size - sizeof(known));
-	memcpy(stats, &known, size < sizeof(known) ? size : sizeof(known));
-	return 0;
+	return silt_options_put(stats, &known, sizeof(known));
 }

@@ -9,6 +9,9 @@
 
 #include <silt/sync.h>
 
+#include "base/err.h"
+#include "base/options.h"
+
 /*
  * Locks, taken in this order:
  *     topology  (read) syncs, takes, marks; (write) whatever changes blocks, slots, sources,
@@ -115,14 +118,6 @@ struct silt_sync {
 };
 
 /*
- * Options of a caller: @from begins with its size. What an older caller does not know is 0; what a
- * newer one knows has to be.
- *
- * Return: 0 with @size bytes in @to; -EINVAL.
- */
-int sync_options_get(void *to, size_t size, const void *from, const char *what);
-
-/*
  * Bits that a source read of a slot, into all consumers' bitmaps of its block: the @bytes from
  * @from, a byte of the slot, on. A bit stands for 2^@shift bytes; bit 0 begins @skew bytes before
  * the slot: any number, and modulo 2^64, so that @bits may begin inside the slot. Counts for source
@@ -141,18 +136,6 @@ void sync_deliver_pages(struct sync_source *src, struct sync_block *block, uint6
 
 /* For kinds that merge into bitmaps themselves, under the block's lock: @pages for the counts. */
 void sync_count(struct sync_source *src, struct sync_block *block, uint64_t pages);
-
-/* The first of several errors, and what silt_errmsg() said of it. */
-struct sync_failure {
-	int ret;
-	char message[512];
-};
-
-/* @ret of one more attempt, right after it. */
-void sync_note_failure(struct sync_failure *failure, int ret);
-
-/* Return: the first error, with its message; 0. */
-int sync_tell_failure(const struct sync_failure *failure);
 
 /* The block @id, or NULL with a message (-ENOENT). The topology is locked. */
 struct sync_block *sync_block_find(struct silt_sync *s, int id);

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "base/zero.h"
+#include "precopy/precopy_internal.h"
+#include "precopy/sender.h"
+
+/* Memory that is taken, and so armed, at once: it is sent before it was written to much. */
+#define TAKE_BYTES (UINT64_C(2) << 20)
+
+/* How far the bandwidth cap may be behind: a timer is no more exact. */
+#define CAP_SLACK_NS 1000000
+
+static uint64_t page_bytes(const struct silt_precopy *p)
+{
+	return UINT64_C(1) << p->opt.page_shift;
+}
+
+/* Hold back what follows until @bytes that were sent are within the cap. */
+static void hold_to_cap(struct silt_precopy *p, uint64_t bytes)
+{
+	uint64_t cap = p->opt.goals.bandwidth, now;
+
+	if (!cap || !bytes)
+		return;
+	now = precopy_now(p);
+	if (p->cap_next + CAP_SLACK_NS < now)
+		p->cap_next = now - CAP_SLACK_NS;
+	p->cap_next += (uint64_t)((double)bytes * 1e9 / (double)cap);
+	if (p->cap_next > now + CAP_SLACK_NS)
+		p->clock.wait(p->clock.opaque, &p->channel, p->cap_next - now);
+}
+
+/* Where time went between two looks at the clock. */
+struct lap {
+	uint64_t at;
+	uint64_t write_ns; /* of the sender, if it is ours */
+	uint64_t bytes;
+};
+
+static void lap_begin(struct silt_precopy *p, struct lap *lap)
+{
+	lap->at = precopy_now(p);
+	lap->write_ns = p->sender ? precopy_sender_write_ns(p->sender) : 0;
+	lap->bytes = p->channel.bytes_sent;
+}
+
+static uint64_t lap_ns(struct silt_precopy *p, struct lap *lap)
+{
+	uint64_t now = precopy_now(p), ns = now - lap->at;
+
+	lap->at = now;
+	return ns;
+}
+
+/* A stretch of sending ends: @bytes as a transport of the caller's said. */
+static void lap_sent(struct silt_precopy *p, struct lap *lap, uint64_t bytes)
+{
+	uint64_t ns = lap_ns(p, lap), written = ns;
+
+	if (p->sender) {
+		written = precopy_sender_write_ns(p->sender) - lap->write_ns;
+		bytes = p->channel.bytes_sent - lap->bytes;
+		lap->write_ns += written;
+		lap->bytes += bytes;
+	}
+	p->now.send_ns += written;
+	p->now.scan_ns += ns - written;
+	p->now.bytes += bytes;
+	hold_to_cap(p, bytes);
+	p->now.send_ns += lap_ns(p, lap);
+}
+
+/* Pages from @first on that are all zero, or all not. */
+static uint64_t alike(const struct silt_precopy *p, const struct silt_precopy_block *b,
+		      uint64_t first, uint64_t n, bool *zero)
+{
+	const char *at = (const char *)b->host + first * page_bytes(p);
+	uint64_t i = 1;
+
+	*zero = silt_memory_is_zero(at, page_bytes(p));
+	while (i < n && silt_memory_is_zero(at + i * page_bytes(p), page_bytes(p)) == *zero)
+		i++;
+	return i;
+}
+
+/* By a transport of the caller's, which is told what is zero. */
+static int send_apart(struct silt_precopy *p, size_t block, uint64_t first, uint64_t n,
+		      struct lap *lap)
+{
+	const struct silt_precopy_block *b = &p->blocks[block];
+	uint64_t done = 0, some;
+	int64_t ret;
+	bool zero;
+
+	while (done < n) {
+		some = alike(p, b, first + done, n - done, &zero);
+		p->now.scan_ns += lap_ns(p, lap);
+		ret = p->transport.send(p->transport.opaque, b, first + done, some, zero);
+		if (ret < 0) {
+			precopy_put_back(p, block, first + done, n - done);
+			return precopy_callback_failed(ret, "the transport's send");
+		}
+		lap_sent(p, lap, (uint64_t)ret);
+		p->now.zero_pages += zero ? some : 0;
+		done += some;
+	}
+	return 0;
+}
+
+static int send_run(struct silt_precopy *p, size_t block, uint64_t first, uint64_t n,
+		    struct lap *lap)
+{
+	int ret;
+
+	if (!p->sender)
+		return send_apart(p, block, first, n, lap);
+	ret = precopy_sender_pages(p->sender, block, first, n);
+	if (ret < 0) {
+		precopy_put_back(p, block, first, n);
+		return ret;
+	}
+	lap_sent(p, lap, 0);
+	return 0;
+}
+
+static int send_block(struct silt_precopy *p, size_t block, struct lap *lap)
+{
+	uint64_t max = TAKE_BYTES / page_bytes(p), from = 0, first = 0;
+	int64_t n;
+	int ret;
+
+	for (;;) {
+		if (precopy_channel_cancelled(&p->channel))
+			return silt_err(ECANCELED, "the migration was cancelled");
+		n = p->ops.take(p->ops.opaque, p->blocks[block].id, from, max, &first);
+		p->now.clear_ns += lap_ns(p, lap);
+		if (n <= 0)
+			return (int)n;
+		ret = send_run(p, block, first, (uint64_t)n, lap);
+		if (ret < 0)
+			return ret;
+		p->now.pages += (uint64_t)n;
+		from = first + (uint64_t)n;
+	}
+}
+
+/* Tell the destination what need not arrive. */
+static int send_skips(struct silt_precopy *p)
+{
+	struct precopy_skip skip;
+	int ret = 0;
+
+	pthread_mutex_lock(&p->skips.lock);
+	while (p->skips.used && !ret) {
+		skip = p->skips.list[--p->skips.used];
+		if (p->sender)
+			ret = precopy_sender_skip(p->sender, skip.block, skip.first, skip.n);
+		else if (p->transport.skip)
+			ret = p->transport.skip(p->transport.opaque, &p->blocks[skip.block],
+						skip.first, skip.n);
+	}
+	pthread_mutex_unlock(&p->skips.lock);
+	if (ret < 0 && !p->sender)
+		return precopy_callback_failed(ret, "the transport's skip");
+	return ret;
+}
+
+static int flush(struct silt_precopy *p)
+{
+	int ret;
+
+	if (p->sender)
+		return precopy_sender_flush(p->sender, &p->now);
+	if (!p->transport.flush)
+		return 0;
+	ret = p->transport.flush(p->transport.opaque, p->now.round);
+	return ret < 0 ? precopy_callback_failed(ret, "the transport's flush") : 0;
+}
+
+int precopy_send_dirty(struct silt_precopy *p)
+{
+	uint64_t zeros = p->sender ? precopy_sender_zero_pages(p->sender) : 0;
+	struct lap lap;
+	size_t i;
+	int ret = 0;
+
+	lap_begin(p, &lap);
+	for (i = 0; i < p->opt.nblocks && !ret; i++)
+		ret = send_block(p, i, &lap);
+	if (!ret)
+		ret = send_skips(p);
+	if (!ret)
+		ret = flush(p);
+	lap_sent(p, &lap, 0);
+	if (p->sender)
+		p->now.zero_pages = (precopy_sender_zero_pages(p->sender) - zeros) >>
+				    (p->opt.page_shift - WIRE_PAGE_SHIFT);
+	return ret;
+}
+
+int64_t precopy_count_dirty(struct silt_precopy *p)
+{
+	int64_t sum = 0, ret;
+	size_t i;
+
+	for (i = 0; i < p->opt.nblocks; i++) {
+		ret = p->ops.dirty(p->ops.opaque, p->blocks[i].id, 0, p->blocks[i].pages);
+		if (ret < 0)
+			return ret;
+		sum += ret;
+	}
+	return sum;
+}
+
+void precopy_put_back(struct silt_precopy *p, size_t block, uint64_t first, uint64_t n)
+{
+	if (!SILT_FAULT(precopy_unsent_lost))
+		p->ops.put_back(p->ops.opaque, p->blocks[block].id, first, n);
+}
+
+void precopy_round_begin(struct silt_precopy *p, bool last)
+{
+	uint64_t round = p->now.round + 1;
+
+	p->now = (struct silt_precopy_round){
+		.size = sizeof(p->now),
+		.round = round,
+		.last = last,
+		.began_ns = precopy_now(p) - p->began,
+		.rtt_ns = p->rtt_ns,
+		.throttle = p->throttle,
+	};
+}
+
+int precopy_round_sync(struct silt_precopy *p)
+{
+	uint64_t began = precopy_now(p);
+	int64_t fresh = p->ops.sync(p->ops.opaque), dirty;
+	int ret = 0;
+
+	if (fresh < 0)
+		return (int)fresh;
+	dirty = precopy_count_dirty(p);
+	if (dirty < 0)
+		return (int)dirty;
+	p->now.sync_ns = precopy_now(p) - began;
+	p->now.new_pages = (uint64_t)fresh;
+	p->now.dirty_pages = (uint64_t)dirty;
+	if (p->ops.stats) {
+		p->now.sync.size = sizeof(p->now.sync);
+		ret = p->ops.stats(p->ops.opaque, &p->now.sync);
+	}
+	return ret;
+}
+
+static void remember(struct silt_precopy *p)
+{
+	if (p->nhistory == PRECOPY_HISTORY) {
+		memmove(&p->history[0], &p->history[1],
+			(PRECOPY_HISTORY - 1) * sizeof(p->history[0]));
+		p->nhistory--;
+	}
+	p->history[p->nhistory++] = p->now;
+}
+
+void precopy_round_end(struct silt_precopy *p)
+{
+	p->now.total_ns = precopy_now(p) - p->began - p->now.began_ns;
+	remember(p);
+	if (!p->now.last)
+		precopy_forecast(&p->basis, p->history, p->nhistory, &p->now.forecast);
+	p->result.rounds = p->now.round;
+	p->result.pages += p->now.pages;
+	p->result.zero_pages += p->now.zero_pages;
+	p->result.bytes += p->now.bytes;
+}
+
+int precopy_report(struct silt_precopy *p, const struct silt_precopy_round *round)
+{
+	int ret;
+
+	if (!p->opt.monitor.report)
+		return 0;
+	ret = p->opt.monitor.report(p->opt.monitor.opaque, round);
+	return ret < 0 ? precopy_callback_failed(ret, "report") : 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef SILT_PRECOPY_SENDER_H
+#define SILT_PRECOPY_SENDER_H
+
+#include <stdint.h>
+
+#include "precopy/precopy_internal.h"
+
+/*
+ * Our wire, from the source's side. Pages are copied into a frame, and what was copied is checked
+ * for zeros, summed and written: the guest goes on writing to its own.
+ *
+ * Functions return 0 or -errno. Pages that were given to it and had not left when it failed are put
+ * back, but for those of the failed call itself.
+ */
+struct precopy_sender;
+
+/* NULL: no memory. */
+struct precopy_sender *precopy_sender_create(struct silt_precopy *p);
+void precopy_sender_destroy(struct precopy_sender *s);
+
+/* HELLO, and its answer; what that took. */
+int precopy_sender_hello(struct precopy_sender *s, uint64_t *rtt_ns);
+
+/* Pages of a block, which is known by its index. */
+int precopy_sender_pages(struct precopy_sender *s, size_t block, uint64_t first, uint64_t n);
+int precopy_sender_skip(struct precopy_sender *s, size_t block, uint64_t first, uint64_t n);
+
+/* All that was given is sent, and the destination has it. */
+int precopy_sender_flush(struct precopy_sender *s, const struct silt_precopy_round *round);
+
+/* The device state, and LOAD behind it; then, that the destination has loaded it. */
+int precopy_sender_state(struct precopy_sender *s, const void *state, size_t n);
+int precopy_sender_await_loaded(struct precopy_sender *s);
+
+/* START, and its answer. Return: enum silt_precopy_end; -errno the destination never starts. */
+int precopy_sender_start(struct precopy_sender *s);
+
+/* Nanoseconds spent writing frames and waiting for answers, and zero pages sent, of 4 KiB. */
+uint64_t precopy_sender_write_ns(const struct precopy_sender *s);
+uint64_t precopy_sender_zero_pages(const struct precopy_sender *s);
+
+#endif
