@@ -179,7 +179,7 @@ AVX2 static inline ALWAYS uint64_t merge_any(uint64_t *dst, const uint64_t *src,
 {
 	uint64_t i = words_to_line(dst, n), count = merge_words(dst, src, shift, i);
 	__m256i total = _mm256_setzero_si256();
-	unsigned int streaming = 0, words, look = BLOCK_WORDS, turn = 0;
+	unsigned int streaming = 0, words, look = PROBE_WORDS, turn = 0;
 	struct dirty lists[2], *list;
 
 	lists[0].n = lists[1].n = 0;
