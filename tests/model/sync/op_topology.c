@@ -152,16 +152,20 @@ static bool log_ends_before(const struct world *w, const struct source *src, con
 	       src->log.bytes * 8 < w->base[s->space] / UNIT + s->at + s->units;
 }
 
-/* What the owner of a log answers that has to become larger, or 0. */
+/* What the owner of a log answers that has to become larger, or 0: the first one, by sources' ids.
+ */
 static int refusal(const struct world *w, const struct slot *s)
 {
+	const struct source *first = NULL, *src;
 	unsigned int i;
 
 	for (i = 0; i < MAX_SOURCES; i++) {
-		if (log_ends_before(w, &w->sources[i], s) && w->sources[i].log.refuse)
-			return -w->sources[i].log.refuse;
+		src = &w->sources[i];
+		if (log_ends_before(w, src, s) && src->log.refuse &&
+		    (!first || src->id < first->id))
+			first = src;
 	}
-	return 0;
+	return first ? -first->log.refuse : 0;
 }
 
 static void expect_logs_reach(struct world *w, const struct slot *s)
