@@ -186,7 +186,7 @@ struct silt_precopy_monitor {
 	size_t size;
 	/*
 	 * Logging on in all sources, acknowledged by them, before the first sync; off after the
-	 * last take, whatever happened in between. Off cannot fail the migration.
+	 * last take, whatever happened in between, also where on failed. Off cannot fail.
 	 */
 	int (*track)(void *opaque, bool on);
 	/* All vCPUs out of the guest. It stands still when this returns. */

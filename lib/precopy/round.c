@@ -196,6 +196,8 @@ int precopy_send_dirty(struct silt_precopy *p)
 	if (!ret)
 		ret = flush(p);
 	lap_sent(p, &lap, 0);
+	if (p->sender && ret < 0)
+		precopy_sender_put_back(p->sender);
 	if (p->sender)
 		p->now.zero_pages = (precopy_sender_zero_pages(p->sender) - zeros) >>
 				    (p->opt.page_shift - WIRE_PAGE_SHIFT);

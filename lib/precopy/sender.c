@@ -163,8 +163,7 @@ static void put_back_run(struct precopy_sender *s, const struct wire_run *run)
 		precopy_put_back(s->p, run->block, first, last - first + 1);
 }
 
-/* What was collected and not sent. */
-static void put_back_frame(struct precopy_sender *s)
+void precopy_sender_put_back(struct precopy_sender *s)
 {
 	uint32_t i;
 
@@ -188,10 +187,10 @@ static int write_pages(struct precopy_sender *s)
 	ret = send_frame(s, WIRE_PAGES, payload,
 			 (uint32_t)sizeof(table) + runs + s->data_pages * WIRE_PAGE);
 	if (ret < 0)
-		put_back_frame(s);
+		return ret;
 	s->nruns = 0;
 	s->data_pages = 0;
-	return ret;
+	return 0;
 }
 
 /* One page more, or @n, of a kind that has no data. Return: 0, or what writing a full frame said.
@@ -238,16 +237,11 @@ int precopy_sender_pages(struct precopy_sender *s, size_t block, uint64_t first,
 {
 	unsigned int shift = s->p->opt.page_shift - WIRE_PAGE_SHIFT;
 	uint64_t page = first << shift, end = (first + n) << shift;
-	int ret;
+	int ret = 0;
 
-	for (; page < end; page++) {
+	for (; page < end && !ret; page++)
 		ret = add_page(s, block, page);
-		if (ret < 0) {
-			put_back_frame(s);
-			return ret;
-		}
-	}
-	return 0;
+	return ret;
 }
 
 int precopy_sender_skip(struct precopy_sender *s, size_t block, uint64_t first, uint64_t n)
@@ -255,17 +249,16 @@ int precopy_sender_skip(struct precopy_sender *s, size_t block, uint64_t first, 
 	unsigned int shift = s->p->opt.page_shift - WIRE_PAGE_SHIFT;
 	uint64_t page = first << shift, end = (first + n) << shift;
 	uint32_t some;
-	int ret;
+	int ret = 0;
 
-	for (; page < end; page += some) {
+	/* The pages may be in the frame already, which must not have them twice. */
+	for (; page < end && !ret; page += some) {
 		some = end - page < UINT32_MAX ? (uint32_t)(end - page) : UINT32_MAX;
 		ret = write_pages(s);
 		if (!ret)
 			ret = add_run(s, WIRE_RUN_SKIP, block, page, some);
-		if (ret < 0)
-			return ret;
 	}
-	return 0;
+	return ret;
 }
 
 int precopy_sender_flush(struct precopy_sender *s, const struct silt_precopy_round *round)

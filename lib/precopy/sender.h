@@ -10,8 +10,7 @@
  * Our wire, from the source's side. Pages are copied into a frame, and what was copied is checked
  * for zeros, summed and written: the guest goes on writing to its own.
  *
- * Functions return 0 or -errno. Pages that were given to it and had not left when it failed are put
- * back, but for those of the failed call itself.
+ * Functions return 0 or -errno.
  */
 struct precopy_sender;
 
@@ -25,6 +24,9 @@ int precopy_sender_hello(struct precopy_sender *s, uint64_t *rtt_ns);
 /* Pages of a block, which is known by its index. */
 int precopy_sender_pages(struct precopy_sender *s, size_t block, uint64_t first, uint64_t n);
 int precopy_sender_skip(struct precopy_sender *s, size_t block, uint64_t first, uint64_t n);
+
+/* It ends early: pages that it was given, and that have not left, are put back. */
+void precopy_sender_put_back(struct precopy_sender *s);
 
 /* All that was given is sent, and the destination has it. */
 int precopy_sender_flush(struct precopy_sender *s, const struct silt_precopy_round *round);
