@@ -396,27 +396,32 @@ struct silt_incoming_stats {
  * Return: 0; -EINVAL an option is out of bounds, -EEXIST two blocks of one name, -ENOMEM, -errno.
  * Owns: free with silt_incoming_destroy(). Thread: any. Blocks: never.
  */
-int silt_incoming_create(const struct silt_incoming_options *opt, struct silt_incoming **out);
-void silt_incoming_destroy(struct silt_incoming *in);
+SILT_API int silt_incoming_create(const struct silt_incoming_options *opt,
+				  struct silt_incoming **out);
+SILT_API void silt_incoming_destroy(struct silt_incoming *in);
 
 /**
  * silt_incoming_run() - receive a guest
  *
  * Bad input is refused, and the source told why. Nothing outside the blocks is ever written, and a
- * page is written only once the frame that it came in was found whole.
+ * page is written only once the frame that it came in was found whole, at once; one that is zero
+ * already is not written at all. Faults in the blocks' memory, as of a file that is truncated, are
+ * errors where access.h recovers them. Memory is needed for two bits a page, the device state, and
+ * less than 1 MiB.
  *
  * Return: 0 the guest is this side's, and was started if there is a start callback, else the caller
- * starts it. On any error this side never runs it: -ECANCELED cancelled, by either side; -EPROTO
- * the stream breaks the protocol; -EBADMSG a checksum is wrong; -ECONNRESET it ended early;
- * -ETIMEDOUT; -EFBIG too much device state; -ENOENT, -ERANGE the blocks are not the source's; what
- * a callback returned.
+ * starts it. On any error this side never runs it: -ECANCELED cancelled, by either side;
+ * -EREMOTEIO the source gave up, silt_errmsg() has its reason; -EPROTO the stream breaks the
+ * protocol; -EBADMSG a checksum is wrong; -ECONNRESET it ended early; -ETIMEDOUT; -EFBIG too much
+ * device state; -ENOENT, -ERANGE the blocks are not the source's; -EFAULT a block's memory is not
+ * there any more; -ENOMEM; what a callback returned.
  *
  * Thread: one, once. Blocks: until the migration has ended.
  */
-int silt_incoming_run(struct silt_incoming *in);
+SILT_API int silt_incoming_run(struct silt_incoming *in);
 
 /** silt_incoming_cancel() - as silt_precopy_cancel(); without effect once START came. */
-void silt_incoming_cancel(struct silt_incoming *in);
+SILT_API void silt_incoming_cancel(struct silt_incoming *in);
 
 /**
  * silt_incoming_received() - which pages of a block have come, or need not
@@ -426,15 +431,15 @@ void silt_incoming_cancel(struct silt_incoming *in);
  * Return: a bitmap as in bitmap.h, valid until destroy; NULL there is no such block. Thread: as
  * silt_incoming_run(), after it or in its callbacks.
  */
-const uint64_t *silt_incoming_received(const struct silt_incoming *in, size_t block,
-				       uint64_t *bits);
+SILT_API const uint64_t *silt_incoming_received(const struct silt_incoming *in, size_t block,
+						uint64_t *bits);
 
 /**
  * silt_incoming_stats() - how far it came, @stats->size being the caller's
  *
  * Return: 0; -EINVAL. Thread: as silt_incoming_received(). Blocks: never.
  */
-int silt_incoming_stats(const struct silt_incoming *in, struct silt_incoming_stats *stats);
+SILT_API int silt_incoming_stats(const struct silt_incoming *in, struct silt_incoming_stats *stats);
 
 SILT_END_DECLS
 
