@@ -11,6 +11,9 @@
 /* Rounds that the forecast goes through. */
 #define MAX_ROUNDS 1000
 
+/* And after so many they have settled if they do not change. */
+#define SETTLED 10
+
 /* Of what the guest writes: where the rounds stay above it, they gain nothing. */
 #define NO_GAIN 0.95
 
@@ -116,28 +119,42 @@ static double speed_of(const struct silt_precopy_round *last)
 	return (100 - (double)last->throttle) / 100;
 }
 
-/* @factor: as many pages as @w says times this. */
+/*
+ * Rounds that gain nothing any more leave now more, now less dirty. It is one of those that leave
+ * little that counts: one in six is more than a standard deviation below.
+ */
+static double minimum(double pages)
+{
+	return fmax(pages - sqrt(pages), 0);
+}
+
+/* @factor: as many pages as @writes says times this. */
 static struct course follow(const struct precopy_basis *basis, const struct precopy_costs *costs,
-			    const struct precopy_writes *w, const struct silt_precopy_round *last,
-			    double factor)
+			    const struct precopy_writes *writes,
+			    const struct silt_precopy_round *last, double factor)
 {
 	struct course c = {.pages = (double)last->dirty_pages, .fewest = (double)last->dirty_pages};
-	double next, ns;
+	double goal = (double)basis->goal_ns, next, ns;
+	struct precopy_writes w = *writes;
 	int i;
 
 	for (i = 0; i < MAX_ROUNDS; i++) {
-		c.converges = precopy_downtime(costs, c.pages) <= (double)basis->goal_ns;
+		c.converges = precopy_downtime(costs, c.pages) <= goal;
 		if (c.converges)
-			break;
+			return c;
 		ns = costs->fixed_ns + c.pages * costs->page_ns;
-		next = factor * precopy_writes_dirty(w, c.pages, ns, speed_of(last));
+		next = factor * precopy_writes_step(&w, ns, speed_of(last));
 		next = fmin(next, (double)basis->pages);
 		c.ns += ns;
-		if (fabs(next - c.pages) < 0.001 * c.pages + 0.1 && i > 0)
+		if (fabs(next - c.pages) < 0.001 * c.pages + 0.1 && i >= SETTLED)
 			break;
 		c.pages = next;
 		c.fewest = fmin(c.fewest, next);
 	}
+	c.fewest = minimum(c.fewest);
+	c.converges = precopy_downtime(costs, c.fewest) <= goal;
+	if (c.converges)
+		c.pages = (goal - costs->stop_ns) / costs->page_ns;
 	return c;
 }
 
@@ -158,12 +175,11 @@ static uint64_t whole(double ns)
 	return ns > 0 ? (ns < 1e18 ? (uint64_t)ns : (uint64_t)1e18) : 0;
 }
 
-static enum silt_precopy_verdict verdict_of(const struct course *c, double floor,
-					    const struct precopy_writes *w)
+static enum silt_precopy_verdict verdict_of(const struct course *c, double floor, double set)
 {
 	if (c->converges)
 		return SILT_PRECOPY_CONVERGES;
-	return floor >= NO_GAIN * (w->hot + w->set) ? SILT_PRECOPY_NEVER : SILT_PRECOPY_AT_DOWNTIME;
+	return floor >= NO_GAIN * set ? SILT_PRECOPY_NEVER : SILT_PRECOPY_AT_DOWNTIME;
 }
 
 static void tell_end(struct silt_precopy_forecast *f, const struct precopy_costs *costs,
@@ -190,7 +206,7 @@ static void tell(const struct precopy_basis *basis, const struct silt_precopy_ro
 	double elapsed = (double)(last->began_ns + last->total_ns);
 	double seen = fewest_seen(rounds, n), floor = fmin(middle.fewest, seen);
 
-	f->verdict = verdict_of(&middle, floor, writes);
+	f->verdict = verdict_of(&middle, floor, f->working_set);
 	if (middle.converges)
 		tell_end(f, costs, elapsed, &middle, &low, &high);
 	f->floor_ns = whole(precopy_downtime(costs, floor));
@@ -213,7 +229,7 @@ void precopy_forecast(const struct precopy_basis *basis, const struct silt_preco
 	precopy_writes_fit(basis, rounds, n, &writes);
 	f->dirty_rate =
 		last->total_ns ? (double)last->dirty_pages * 1e9 / (double)last->total_ns : 0;
-	f->working_set = writes.hot + writes.set;
+	f->working_set = precopy_writes_set(&writes, costs.page_ns * (double)basis->pages);
 	f->bandwidth = costs.bandwidth * 1e9;
 	f->now_ns = whole(precopy_downtime(&costs, (double)last->dirty_pages));
 	tell(basis, rounds, n, &costs, &writes, f);

@@ -30,20 +30,18 @@ struct precopy_costs {
 	double bandwidth; /* bytes a ns of time spent sending; 0: not seen */
 };
 
-/*
- * What the guest writes: @hot pages so often that any round finds them dirty, and @set others, each
- * @rate times a ns when it runs at full speed.
- */
+/* Kinds of pages, by how often they are written; and rounds that an estimate looks back on. */
+#define PRECOPY_KINDS  16
+#define PRECOPY_WINDOW 16
+
+/* What the guest writes, at its full speed. */
 struct precopy_writes {
-	double hot;
-	double set;
-	double rate;
+	double rate[PRECOPY_KINDS];  /* writes a ns to one page of the kind */
+	double pages[PRECOPY_KINDS]; /* of the kind */
+	double dirty[PRECOPY_KINDS]; /* the share of them that is, behind the last round */
 	double spread; /* of what rounds found about what this says: a factor is e to the +-spread
 			*/
 };
-
-/* How many rounds the estimate looks back on. */
-#define PRECOPY_WINDOW 8
 
 /* From @n rounds, the last one last; at least one. */
 void precopy_costs(const struct precopy_basis *basis, const struct silt_precopy_round *rounds,
@@ -52,11 +50,13 @@ void precopy_writes_fit(const struct precopy_basis *basis, const struct silt_pre
 			size_t n, struct precopy_writes *writes);
 
 /*
- * Pages dirty at the end of @ns in which the guest ran at @speed (0 to 1) of its own and @sent of
- * the pages that it writes were taken one after the other, all of them first counted as clean.
+ * A round of @ns in which all that is dirty is sent, and the guest runs at @speed (0 to 1) of its
+ * own. Return: pages dirty behind it.
  */
-double precopy_writes_dirty(const struct precopy_writes *writes, double sent, double ns,
-			    double speed);
+double precopy_writes_step(struct precopy_writes *writes, double ns, double speed);
+
+/* Pages that the guest would write to in @ns. */
+double precopy_writes_set(const struct precopy_writes *writes, double ns);
 
 /* The downtime if @pages have to be sent. */
 double precopy_downtime(const struct precopy_costs *costs, double pages);

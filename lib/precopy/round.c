@@ -11,7 +11,7 @@
 /* Memory that is taken, and so armed, at once: it is sent before it was written to much. */
 #define TAKE_BYTES (UINT64_C(2) << 20)
 
-/* How far the bandwidth cap may be behind: a timer is no more exact. */
+/* Time without sending that the bandwidth cap gives back: what lies between two frames. */
 #define CAP_SLACK_NS 1000000
 
 static uint64_t page_bytes(const struct silt_precopy *p)
@@ -19,17 +19,18 @@ static uint64_t page_bytes(const struct silt_precopy *p)
 	return UINT64_C(1) << p->opt.page_shift;
 }
 
-/* Hold back what follows until @bytes that were sent are within the cap. */
-static void hold_to_cap(struct silt_precopy *p, uint64_t bytes)
+/* Hold back what follows until @bytes, that were sent from @began on, are within the cap. */
+static void hold_to_cap(struct silt_precopy *p, uint64_t bytes, uint64_t began)
 {
 	uint64_t cap = p->opt.goals.bandwidth, now;
 
 	if (!cap || !bytes)
 		return;
-	now = precopy_now(p);
-	if (p->cap_next + CAP_SLACK_NS < now)
-		p->cap_next = now - CAP_SLACK_NS;
+	if (p->cap_next + CAP_SLACK_NS < began)
+		p->cap_next = began - CAP_SLACK_NS;
 	p->cap_next += (uint64_t)((double)bytes * 1e9 / (double)cap);
+	now = precopy_now(p);
+	/* A timer is not exact enough for less. */
 	if (p->cap_next > now + CAP_SLACK_NS)
 		p->clock.wait(p->clock.opaque, &p->channel, p->cap_next - now);
 }
@@ -59,7 +60,7 @@ static uint64_t lap_ns(struct silt_precopy *p, struct lap *lap)
 /* A stretch of sending ends: @bytes as a transport of the caller's said. */
 static void lap_sent(struct silt_precopy *p, struct lap *lap, uint64_t bytes)
 {
-	uint64_t ns = lap_ns(p, lap), written = ns;
+	uint64_t began = lap->at, ns = lap_ns(p, lap), written = ns;
 
 	if (p->sender) {
 		written = precopy_sender_write_ns(p->sender) - lap->write_ns;
@@ -70,7 +71,7 @@ static void lap_sent(struct silt_precopy *p, struct lap *lap, uint64_t bytes)
 	p->now.send_ns += written;
 	p->now.scan_ns += ns - written;
 	p->now.bytes += bytes;
-	hold_to_cap(p, bytes);
+	hold_to_cap(p, bytes, began);
 	p->now.send_ns += lap_ns(p, lap);
 }
 

@@ -1,179 +1,293 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a guest dirties pages, from what rounds found. Were writes spread at random over a working
- * set of W pages, each written r times a second, a page that is clean for t seconds is dirty at
- * their end with a chance of 1 - exp(-r t): few pages at first, and never more than W. A page that
- * the round itself sends is clean only from then on, on average for half of the round. What real
- * guests write all the time comes on top.
+ * How a guest dirties pages, from what rounds found. Its pages are taken to be of some kinds, and
+ * each page of a kind to be written at random, so many times a second. A page that is clean for t
+ * is dirty at its end with a chance of 1 - exp(-rate t). A page that the round itself sends is
+ * clean only from then on, on average for half of the round. So from the share of a kind that was
+ * dirty before a round follows the one behind it, whatever the number of its pages is: what rounds
+ * found are linear equations for those numbers, which are not negative. What they leave open is
+ * settled by the fewest writes.
  */
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "precopy/estimate.h"
 
-/* Of memory and of the least that a round found, in steps that are fine enough for the spread. */
-#define SET_STEPS 20
-#define HOT_STEPS 6
+#define KINDS  PRECOPY_KINDS
+#define ROUNDS PRECOPY_WINDOW
 
 /* What a round found says less, the older it is; and no model is better than this. */
 #define AGE    0.8
-#define COARSE 0.03
+#define COARSE 0.04
+
+/* Pages that are written lie together: when the first round comes to them says much about them. */
+#define COARSE_FIRST 0.25
 
 /*
- * A model has to be worth what it assumes beyond writes all over memory: in units of squared
- * deviations.
+ * What writes cost in squared deviations, were all pages of a kind that is written once in the
+ * longest round: it grows by the root, so that pages which are written all the time may be so.
  */
-#define PRICE_SET 0.3
-#define PRICE_HOT 1.0
+#define PRICE 0.5
 
-/* A round, as far as writes are concerned. */
-struct seen {
-	double sent, ns, speed, dirty;
-	double weight;
+/* Rounds as equations: rows[i][k] * pages[k], summed up over k, is found[i]; divided by deviations.
+ */
+struct equations {
+	size_t n;
+	double rows[ROUNDS + 1][KINDS];
+	double found[ROUNDS + 1];
+	double price[KINDS];
 };
 
-double precopy_writes_dirty(const struct precopy_writes *w, double sent, double ns, double speed)
+/* Of a kind's pages that are dirty at a share of @dirty, and are sent or not in @x = rate * time.
+ */
+static double behind_round(double dirty, double x)
 {
-	double x = w->rate * ns * speed, all, half, resent;
+	double all = -expm1(-x), half = x > 1e-6 ? 1 - all / x : x / 2;
 
-	if (ns <= 0)
-		return 0;
-	all = -expm1(-x);
-	half = x > 1e-6 ? 1 - all / x : x / 2;
-	resent = fmin(fmax(sent - w->hot, 0), w->set);
-	return w->hot + resent * half + (w->set - resent) * all;
+	return dirty * half + (1 - dirty) * all;
 }
 
-static void see(struct seen *s, const struct silt_precopy_round *r, double age)
-{
-	s->sent = (double)r->pages;
-	s->ns = (double)r->total_ns;
-	s->speed = (100 - (double)r->throttle) / 100;
-	s->dirty = (double)r->dirty_pages + 0.5;
-	s->weight = age / (COARSE * COARSE + 1 / s->dirty);
-}
-
-static double deviation(const struct precopy_writes *w, const struct seen *s)
-{
-	return log((precopy_writes_dirty(w, s->sent, s->ns, s->speed) + 0.5) / s->dirty);
-}
-
-/* Weighted: more writes make it larger. */
-static double sum_of_deviations(const struct precopy_writes *w, const struct seen *s, size_t n)
+double precopy_writes_step(struct precopy_writes *w, double ns, double speed)
 {
 	double sum = 0;
-	size_t i;
+	int k;
 
-	for (i = 0; i < n; i++)
-		sum += s[i].weight * deviation(w, &s[i]);
+	for (k = 0; k < KINDS; k++) {
+		w->dirty[k] = behind_round(w->dirty[k], w->rate[k] * ns * speed);
+		sum += w->pages[k] * w->dirty[k];
+	}
 	return sum;
 }
 
-static double sum_of_squares(const struct precopy_writes *w, const struct seen *s, size_t n)
+/* From never over once in many rounds to all the time, evenly by the logarithm. */
+static void choose_rates(struct precopy_writes *w, const struct silt_precopy_round *rounds,
+			 size_t n)
 {
-	double sum = 0, d;
+	double longest = 1, shortest = 1e18, slow, fast;
 	size_t i;
+	int k;
 
 	for (i = 0; i < n; i++) {
-		d = deviation(w, &s[i]);
-		sum += s[i].weight * d * d;
+		longest = fmax(longest, (double)rounds[i].total_ns);
+		shortest = fmin(shortest, fmax((double)rounds[i].total_ns, 1));
 	}
-	return sum;
+	slow = log(0.02 / longest);
+	fast = log(300 / shortest);
+	w->rate[0] = 0;
+	for (k = 1; k < KINDS; k++)
+		w->rate[k] = exp(slow + (fast - slow) * (k - 1) / (KINDS - 2));
 }
 
-/* The rate at which the deviations balance, between one write in an hour and one in 10 us. */
-static void fit_rate(struct precopy_writes *w, const struct seen *s, size_t n)
+/* That a page is of some kind. */
+static void equation_of_memory(struct equations *e, double pages)
 {
-	double low = log(1 / 3.6e12), high = log(1 / 1e4), middle;
-	int i;
+	int k;
 
-	for (i = 0; i < 24; i++) {
-		middle = (low + high) / 2;
-		w->rate = exp(middle);
-		if (sum_of_deviations(w, s, n) > 0)
-			high = middle;
-		else
-			low = middle;
+	for (k = 0; k < KINDS; k++)
+		e->rows[e->n][k] = 1e3 / pages;
+	e->found[e->n++] = 1e3;
+}
+
+static void equation_of_round(struct equations *e, const struct precopy_writes *w,
+			      const struct silt_precopy_round *r, double age)
+{
+	double found = (double)r->dirty_pages + 0.5;
+	double coarse = r->round == 1 ? COARSE_FIRST : COARSE, weight;
+	int k;
+
+	if (SILT_FAULT(precopy_first_bitmap_is_rate) && r->round == 1)
+		found = (double)r->pages;
+	weight = sqrt(age / (coarse * coarse * found * found + found));
+	for (k = 0; k < KINDS; k++)
+		e->rows[e->n][k] = weight * w->dirty[k];
+	e->found[e->n++] = weight * found;
+}
+
+static void set_up(struct equations *e, struct precopy_writes *w,
+		   const struct silt_precopy_round *rounds, size_t n, double pages)
+{
+	double longest = 1, speed;
+	size_t i;
+	int k;
+
+	e->n = 0;
+	equation_of_memory(e, pages);
+	for (k = 0; k < KINDS; k++)
+		w->dirty[k] = 1;
+	for (i = 0; i < n; i++) {
+		speed = (100 - (double)rounds[i].throttle) / 100;
+		precopy_writes_step(w, (double)rounds[i].total_ns, speed);
+		equation_of_round(e, w, &rounds[i], pow(AGE, (double)(n - 1 - i)));
+		longest = fmax(longest, (double)rounds[i].total_ns);
+	}
+	for (k = 0; k < KINDS; k++)
+		e->price[k] = PRICE * sqrt(w->rate[k] * longest) / pages;
+}
+
+static double rest_of(const struct equations *e, const struct precopy_writes *w, size_t i)
+{
+	double rest = e->found[i];
+	int k;
+
+	for (k = 0; k < KINDS; k++)
+		rest -= e->rows[i][k] * w->pages[k];
+	return rest;
+}
+
+/* The normal equations of the kinds that are in use. */
+struct normal {
+	double matrix[KINDS][KINDS];
+	double right[KINDS];
+	bool used[KINDS];
+};
+
+static void normal_of(struct normal *m, const struct equations *e)
+{
+	size_t i;
+	int k, l;
+
+	memset(m, 0, sizeof(*m));
+	for (k = 0; k < KINDS; k++) {
+		m->right[k] = -e->price[k] / 2;
+		for (i = 0; i < e->n; i++)
+			m->right[k] += e->rows[i][k] * e->found[i];
+		for (l = 0; l < KINDS; l++)
+			for (i = 0; i < e->n; i++)
+				m->matrix[k][l] += e->rows[i][k] * e->rows[i][l];
+		/* Kinds that these rounds cannot tell apart share what there is. */
+		m->matrix[k][k] *= 1 + 1e-9;
 	}
 }
 
-static double price(const struct precopy_writes *w, double pages)
+/* Numbers of the kinds in use, whatever their signs, by elimination; the others are 0. */
+static void solve_used(const struct normal *m, double *pages)
 {
-	return PRICE_SET * log(pages / (w->hot + w->set)) + (w->hot > 0 ? PRICE_HOT : 0);
-}
+	double a[KINDS][KINDS + 1], f;
+	int index[KINDS], n = 0, i, j, k;
 
-static double least_dirty(const struct seen *s, size_t n)
-{
-	double least = s[0].dirty;
-	size_t i;
-
-	for (i = 1; i < n; i++)
-		least = fmin(least, s[i].dirty);
-	return least;
-}
-
-static double most_dirty(const struct seen *s, size_t n)
-{
-	double most = s[0].dirty;
-	size_t i;
-
-	for (i = 1; i < n; i++)
-		most = fmax(most, s[i].dirty);
-	return most;
-}
-
-/* Try sizes of the working set from the most that was dirty to all of memory. */
-static void fit_set(struct precopy_writes *best, double *least, double hot, const struct seen *s,
-		    size_t n, double pages)
-{
-	double from = fmin(most_dirty(s, n), pages), squares;
-	int i;
-
-	for (i = 0; i <= SET_STEPS; i++) {
-		struct precopy_writes w = {.hot = hot};
-
-		w.set = fmax(from * pow(pages / from, (double)i / SET_STEPS) - hot, 1);
-		fit_rate(&w, s, n);
-		squares = sum_of_squares(&w, s, n);
-		w.spread = squares;
-		squares += price(&w, pages);
-		if (*least < 0 || squares < *least) {
-			*least = squares;
-			*best = w;
+	for (k = 0; k < KINDS; k++) {
+		pages[k] = 0;
+		if (m->used[k])
+			index[n++] = k;
+	}
+	for (i = 0; i < n; i++) {
+		for (j = 0; j < n; j++)
+			a[i][j] = m->matrix[index[i]][index[j]];
+		a[i][n] = m->right[index[i]];
+	}
+	for (i = 0; i < n; i++) {
+		for (j = i + 1; j < n; j++) {
+			f = a[j][i] / a[i][i];
+			for (k = i; k <= n; k++)
+				a[j][k] -= f * a[i][k];
 		}
+	}
+	for (i = n - 1; i >= 0; i--) {
+		for (j = i + 1; j < n; j++)
+			a[i][n] -= a[i][j] * pages[index[j]];
+		pages[index[i]] = a[i][n] / a[i][i];
+	}
+}
+
+/* The kind that it pays most to use, or -1. */
+static int worth_using(const struct normal *m, const double *pages)
+{
+	double most = 1e-6, gain;
+	int best = -1, k, l;
+
+	for (k = 0; k < KINDS; k++) {
+		if (m->used[k])
+			continue;
+		gain = m->right[k];
+		for (l = 0; l < KINDS; l++)
+			gain -= m->matrix[k][l] * pages[l];
+		gain /= sqrt(m->matrix[k][k]);
+		if (gain > most) {
+			most = gain;
+			best = k;
+		}
+	}
+	return best;
+}
+
+/* From @pages as far towards @wanted as none is negative; those that reach 0 go out of use. */
+static bool approach(struct normal *m, double *pages, const double *wanted)
+{
+	double far = 1;
+	bool all = true;
+	int k;
+
+	for (k = 0; k < KINDS; k++)
+		if (m->used[k] && wanted[k] <= 0)
+			far = fmin(far, pages[k] / (pages[k] - wanted[k] + 1e-300));
+	for (k = 0; k < KINDS; k++) {
+		if (!m->used[k])
+			continue;
+		pages[k] += far * (wanted[k] - pages[k]);
+		if (wanted[k] <= 0 && pages[k] <= 1e-9) {
+			pages[k] = 0;
+			m->used[k] = all = false;
+		}
+	}
+	return all && far >= 1;
+}
+
+/* The least squares, and price, without negative numbers, by kinds in and out of use. */
+static void solve(const struct equations *e, double *pages)
+{
+	double wanted[KINDS];
+	struct normal m;
+	int step, k;
+
+	normal_of(&m, e);
+	memset(pages, 0, KINDS * sizeof(*pages));
+	for (step = 0; step < 3 * KINDS; step++) {
+		k = worth_using(&m, pages);
+		if (k < 0)
+			break;
+		m.used[k] = true;
+		do {
+			solve_used(&m, wanted);
+		} while (!approach(&m, pages, wanted));
 	}
 }
 
 /* With few rounds there is little to know the spread by. */
-static double spread_of(const struct precopy_writes *w, const struct seen *s, size_t n)
+static double spread_of(const struct equations *e, const struct precopy_writes *w)
 {
-	static const double prior = 0.15;
-	double weights = 0;
+	static const double prior = 9;
+	double squares = prior, rest;
 	size_t i;
 
-	for (i = 0; i < n; i++)
-		weights += s[i].weight;
-	return sqrt((w->spread + prior * prior * s[0].weight) / weights) + COARSE;
+	for (i = 1; i < e->n; i++) {
+		rest = rest_of(e, w, i);
+		squares += rest * rest;
+	}
+	return COARSE * sqrt(squares / (double)(e->n - 1));
 }
 
 void precopy_writes_fit(const struct precopy_basis *basis, const struct silt_precopy_round *rounds,
-			size_t n, struct precopy_writes *writes)
+			size_t n, struct precopy_writes *w)
 {
-	size_t used = n < PRECOPY_WINDOW ? n : PRECOPY_WINDOW, i;
-	struct seen seen[PRECOPY_WINDOW];
-	double least = -1, age = 1;
-	int step;
+	size_t used = n < ROUNDS ? n : ROUNDS;
+	struct equations e;
 
-	for (i = 0; i < used; i++, age *= AGE)
-		see(&seen[i], &rounds[n - 1 - i], age);
-	for (step = 0; step <= HOT_STEPS; step++) {
-		double part = (double)step / HOT_STEPS;
+	memset(w, 0, sizeof(*w));
+	rounds += n - used;
+	choose_rates(w, rounds, used);
+	set_up(&e, w, rounds, used, (double)basis->pages);
+	solve(&e, w->pages);
+	w->spread = spread_of(&e, w);
+}
 
-		/* With one round, what is hot cannot be told. */
-		if (step && n == 1)
-			break;
-		fit_set(writes, &least, part * 0.98 * least_dirty(seen, used), seen, used,
-			(double)basis->pages);
-	}
-	writes->spread = spread_of(writes, seen, used);
+double precopy_writes_set(const struct precopy_writes *w, double ns)
+{
+	double sum = 0;
+	int k;
+
+	for (k = 0; k < KINDS; k++)
+		sum += w->pages[k] * -expm1(-w->rate[k] * ns);
+	return sum;
 }
