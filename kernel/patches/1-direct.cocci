@@ -37,7 +37,7 @@
 
 @depends on replaced@
 attribute name __user;
-typedef u32, u64;
+typedef u32;
 @@
 +static int set_bits_direct(void __user *word, unsigned long mask)
 +{
@@ -49,7 +49,7 @@ typedef u32, u64;
 +	int r = 0;
 +
 +	halves = word;
-+	/* Whatever is wrong with the page is left to set_bits_pinned(). */
++	/* Whatever is wrong with the page is left to log_write_pinned(). */
 +	pagefault_disable();
 +	for (i = 0; !r && i < sizeof(long) / sizeof(u32); i++) {
 +		u32 half = mask >> i * 32;
@@ -61,6 +61,11 @@ typedef u32, u64;
 +	return r;
 +}
 +
+ log_write_hva(...) { ... }
+
+@depends on replaced@
+attribute name __user;
+@@
 +static int set_bits_pinned(void __user *word, unsigned long mask)
 +{
 +	struct page *page;
@@ -80,38 +85,70 @@ typedef u32, u64;
  log_write_hva(...) { ... }
 
 @depends on replaced@
+typedef u64;
+@@
++/*
++ * Bits of the log are counted from address zero, since longs begin there, and need not where the log
++ * does. This is the mask of those from @bit to @end that lie in one long with @bit.
++ */
++static unsigned long log_mask(u64 bit, u64 end)
++{
++	unsigned long mask = BITMAP_FIRST_WORD_MASK(bit);
++
++	if (end - round_down(bit, BITS_PER_LONG) < BITS_PER_LONG)
++		mask &= BITMAP_LAST_WORD_MASK(end);
++	return mask;
++}
++
+ log_write_hva(...) { ... }
+
+@depends on replaced@
+attribute name __user;
+typedef u64;
+@@
++static int log_write_pinned(u64 bit, u64 end)
++{
++	for (; bit < end; bit = round_down(bit, BITS_PER_LONG) + BITS_PER_LONG) {
++		void __user *word = u64_to_user_ptr(bit / BITS_PER_LONG * sizeof(long));
++		int r = set_bits_pinned(word, log_mask(bit, end));
++
++		if (r)
++			return r;
++	}
++	return 0;
++}
++
+ log_write_hva(...) { ... }
+
+@depends on replaced@
 attribute name __user;
 typedef u64;
 @@
 +static int log_write(void __user *log_base, u64 write_address, u64 write_length)
 +{
-+	/* Counted from address zero, since longs begin there and need not where the log does. */
 +	u64 bit = (u64)(unsigned long)log_base * BITS_PER_BYTE + write_address / VHOST_PAGE_SIZE;
-+	unsigned long mask;
-+	u64 addr;
-+	u64 end;
-+	int first;
-+	int n;
-+	int r;
++	u64 last;
 +
 +	if (!write_length)
 +		return 0;
-+	write_length += write_address % VHOST_PAGE_SIZE;
-+	end = bit + (write_length + VHOST_PAGE_SIZE - 1) / VHOST_PAGE_SIZE;
-+	for (;;) {
-+		addr = bit / BITS_PER_LONG * sizeof(long);
-+		if ((unsigned long)addr != addr)
-+			return -EFAULT;
-+		first = bit % BITS_PER_LONG;
-+		n = min_t(u64, end - bit, BITS_PER_LONG - first);
-+		mask = ~0UL >> (BITS_PER_LONG - n) << first;
-+		r = set_bits_direct(u64_to_user_ptr(addr), mask);
-+		if (unlikely(r))
-+			r = set_bits_pinned(u64_to_user_ptr(addr), mask);
-+		bit += n;
-+		if (r || bit == end)
-+			return r;
++	last = bit + (write_address % VHOST_PAGE_SIZE + write_length - 1) / VHOST_PAGE_SIZE;
++	if ((unsigned long)(last / BITS_PER_BYTE) != last / BITS_PER_BYTE)
++		return -EFAULT;
++	for (; bit <= last; bit = round_down(bit, BITS_PER_LONG) + BITS_PER_LONG) {
++		void __user *word = u64_to_user_ptr(bit / BITS_PER_LONG * sizeof(long));
++
++		if (unlikely(set_bits_direct(word, log_mask(bit, last + 1))))
++			return log_write_pinned(bit, last + 1);
 +	}
++	return 0;
 +}
 +
  log_write_hva(...) { ... }
+
+// The direct way calls it last, and so needs no stack of its own.
+@depends on replaced@
+attribute name noinline;
+@@
+ static
++noinline
+ int log_write_pinned(...) { ... }

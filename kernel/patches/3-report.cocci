@@ -7,14 +7,15 @@
 // is corrupt after its migration, without a word about it anywhere. Warn.
 
 @@
-identifier base, address, length, r;
-type T1, T2, T3;
+identifier r;
 @@
- log_write(T1 base, T2 address, T3 length)
+ log_write_pinned(...)
  {
  <...
- r = set_bits_pinned(...);
-+if (unlikely(r))
-+	pr_warn_ratelimited("%s: no dirty log at 0x%llx: %d\n", current->comm, address, r);
+-if (r)
++if (r) {
++	pr_warn_ratelimited("%s: dirty log not written at 0x%lx: error %d\n", current->comm, (unsigned long)word, r);
+ 	return r;
++}
  ...>
  }
