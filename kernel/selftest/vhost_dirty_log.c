@@ -1169,12 +1169,26 @@ static void finish(struct rig *rig)
 						: "log_used() stops after the first IOTLB entry");
 }
 
-/* Some rounds of the ring. */
+/* How many descriptors are used until a used element lies on two pages, or ends one. */
+static unsigned int heads_to_border(const struct rig *rig)
+{
+	unsigned int heads = 0, slot, end_in_page;
+
+	do {
+		slot = (rig->queue.published + heads++) % rig->queue.num;
+		end_in_page =
+			(rig->setup.used_offset + offsetof(struct vring_used, ring[slot + 1])) %
+			PAGE;
+	} while (end_in_page >= sizeof(struct vring_used_elem) && heads < rig->queue.num);
+	return heads;
+}
+
+/* Some rounds of the ring. What is on the border of two pages is the last to be written there. */
 static void run_layout(struct rig *rig, const struct test *test)
 {
 	(void)test;
 	while (rig->descriptors < 4 * rig->queue.num) {
-		burst(rig, some_heads(rig));
+		burst(rig, MIN(some_heads(rig), heads_to_border(rig)));
 		check_log(rig);
 	}
 	finish(rig);
@@ -1241,24 +1255,37 @@ struct fault {
 	bool keeps; /* bits survive it */
 	void (*begin)(struct rig *rig);
 	void (*between)(struct rig *rig); /* bursts */
+	void (*after)(struct rig *rig);	  /* each burst, before the look at the log */
 	void (*meanwhile)(struct rig *rig);
 	void (*done)(struct rig *rig);
 };
 
-/* A thread that does one thing again and again until it is told to stop. */
+/* A thread that does one thing again and again, until it is told to pause or to stop. */
 struct helper {
 	pthread_t thread;
 	struct rig *rig;
 	void (*again)(struct rig *rig);
 	bool stop;
+	bool pause;
+	bool paused;
 	uint64_t rounds;
 };
+
+static void helper_rest(struct helper *helper)
+{
+	__atomic_store_n(&helper->paused, true, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&helper->pause, __ATOMIC_ACQUIRE))
+		sched_yield();
+	__atomic_store_n(&helper->paused, false, __ATOMIC_RELEASE);
+}
 
 static void *helper_main(void *argument)
 {
 	struct helper *helper = argument;
 
 	while (!__atomic_load_n(&helper->stop, __ATOMIC_RELAXED)) {
+		if (__atomic_load_n(&helper->pause, __ATOMIC_ACQUIRE))
+			helper_rest(helper);
 		helper->again(helper->rig);
 		helper->rounds++;
 	}
@@ -1273,22 +1300,46 @@ static void helper_start(struct helper *helper, struct rig *rig, void (*again)(s
 		fail("pthread_create: %s", strerror(errno));
 }
 
+/* The thread is at rest when this returns. */
+static void helper_pause(struct helper *helper)
+{
+	__atomic_store_n(&helper->pause, true, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&helper->paused, __ATOMIC_ACQUIRE))
+		sched_yield();
+}
+
+static void helper_resume(struct helper *helper)
+{
+	__atomic_store_n(&helper->pause, false, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&helper->paused, __ATOMIC_ACQUIRE))
+		sched_yield();
+}
+
 static void helper_stop(struct helper *helper)
 {
 	__atomic_store_n(&helper->stop, true, __ATOMIC_RELAXED);
 	pthread_join(helper->thread, NULL);
 }
 
-static char *window_bytes(struct rig *rig)
+/* The faults' pages of the log: the two of the used ring, and those of the buffers after them. */
+static unsigned int fault_pages(const struct rig *rig)
+{
+	return rig->device->logs_buffers ? WINDOW_PAGES : 2;
+}
+
+static size_t fault_size(const struct rig *rig)
+{
+	return fault_pages(rig) * PAGE;
+}
+
+static char *fault_begin(const struct rig *rig)
 {
 	return (char *)window(rig);
 }
 
-#define WINDOW_SIZE (WINDOW_PAGES * PAGE)
-
 static void drop(struct rig *rig)
 {
-	must(madvise(window_bytes(rig), WINDOW_SIZE, MADV_DONTNEED), "MADV_DONTNEED");
+	must(madvise(fault_begin(rig), fault_size(rig), MADV_DONTNEED), "MADV_DONTNEED");
 }
 
 /* What is only read gets the zero page, or the file's page, and nothing that can be written. */
@@ -1296,8 +1347,8 @@ static void read_pages(struct rig *rig)
 {
 	unsigned int i;
 
-	for (i = 0; i < WINDOW_PAGES; i++)
-		(void)*(volatile char *)(window_bytes(rig) + i * PAGE);
+	for (i = 0; i < fault_pages(rig); i++)
+		(void)*(volatile char *)(fault_begin(rig) + i * PAGE);
 }
 
 static void drop_and_read(struct rig *rig)
@@ -1308,7 +1359,7 @@ static void drop_and_read(struct rig *rig)
 
 static void protect(struct rig *rig, int protection)
 {
-	must(mprotect(window_bytes(rig), WINDOW_SIZE, protection), "mprotect");
+	must(mprotect(fault_begin(rig), fault_size(rig), protection), "mprotect");
 }
 
 static void protect_and_release(struct rig *rig)
@@ -1321,7 +1372,7 @@ static void protect_and_release(struct rig *rig)
 static void punch(struct rig *rig)
 {
 	must(fallocate(rig->log_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-		       WINDOW_FIRST * PAGE, WINDOW_SIZE),
+		       WINDOW_FIRST * PAGE, fault_size(rig)),
 	     "fallocate");
 }
 
@@ -1406,7 +1457,7 @@ static void swap_begin(struct rig *rig)
 
 static void page_out(struct rig *rig)
 {
-	must(madvise(window_bytes(rig), WINDOW_SIZE, MADV_PAGEOUT), "MADV_PAGEOUT");
+	must(madvise(fault_begin(rig), fault_size(rig), MADV_PAGEOUT), "MADV_PAGEOUT");
 }
 
 /* What is no longer mapped may still be in the swap cache, on its way out or kept. */
@@ -1414,18 +1465,19 @@ static void page_out_and_look(struct rig *rig)
 {
 	uint64_t entries[WINDOW_PAGES];
 	unsigned char present[WINDOW_PAGES];
-	off_t at = (uintptr_t)window_bytes(rig) / PAGE * sizeof(*entries);
-	unsigned int i;
+	off_t at = (uintptr_t)fault_begin(rig) / PAGE * sizeof(*entries);
+	unsigned int i, pages = fault_pages(rig);
+	ssize_t size = pages * sizeof(*entries);
 
 	page_out(rig);
-	if (pread(pagemap, entries, sizeof(entries), at) != sizeof(entries))
+	if (pread(pagemap, entries, size, at) != size)
 		fail("/proc/self/pagemap: %s", strerror(errno));
-	must(mincore(window_bytes(rig), WINDOW_SIZE, present), "mincore");
-	for (i = 0; i < WINDOW_PAGES; i++) {
+	must(mincore(fault_begin(rig), fault_size(rig), present), "mincore");
+	for (i = 0; i < pages; i++) {
 		pages_unmapped += !(entries[i] >> 63);
 		pages_gone += !(entries[i] >> 63) && !(present[i] & 1);
 	}
-	pages_given += WINDOW_PAGES;
+	pages_given += pages;
 }
 
 static void swap_done(struct rig *rig)
@@ -1442,36 +1494,83 @@ static void swap_done(struct rig *rig)
 
 static int uffd = -1;
 
-static void uffd_begin(struct rig *rig)
+static void uffd_register(struct rig *rig, uint64_t mode, uint64_t features)
 {
-	struct uffdio_api api = {.api = UFFD_API};
+	struct uffdio_api api = {.api = UFFD_API, .features = features};
 	struct uffdio_register range = {
-		.range = {(uintptr_t)window_bytes(rig), WINDOW_SIZE},
-		.mode = UFFDIO_REGISTER_MODE_MISSING,
+		.range = {(uintptr_t)fault_begin(rig), fault_size(rig)},
+		.mode = mode,
 	};
 
 	uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	if (uffd < 0)
 		skip("userfaultfd: %s", strerror(errno));
-	must(ioctl(uffd, UFFDIO_API, &api), "UFFDIO_API");
-	must(ioctl(uffd, UFFDIO_REGISTER, &range), "UFFDIO_REGISTER");
+	if (ioctl(uffd, UFFDIO_API, &api) < 0 || ioctl(uffd, UFFDIO_REGISTER, &range) < 0)
+		skip("userfaultfd with mode %#" PRIx64 ": %s", mode, strerror(errno));
+}
+
+static void uffd_begin_missing(struct rig *rig)
+{
+	uffd_register(rig, UFFDIO_REGISTER_MODE_MISSING, 0);
+}
+
+static void uffd_begin_protected(struct rig *rig)
+{
+	uffd_register(rig, UFFDIO_REGISTER_MODE_WP, UFFD_FEATURE_PAGEFAULT_FLAG_WP);
+}
+
+static void uffd_give_page(uintptr_t address)
+{
+	struct uffdio_zeropage zero = {.range = {address, PAGE}};
+
+	if (ioctl(uffd, UFFDIO_ZEROPAGE, &zero) < 0 && errno != EEXIST)
+		fail("userfaultfd gives no page: %s", strerror(errno));
+}
+
+static void uffd_set_protection(uintptr_t address, size_t size, uint64_t mode)
+{
+	struct uffdio_writeprotect protection = {.range = {address, size}, .mode = mode};
+
+	must(ioctl(uffd, UFFDIO_WRITEPROTECT, &protection), "UFFDIO_WRITEPROTECT");
+}
+
+static void uffd_protect(struct rig *rig)
+{
+	uffd_set_protection((uintptr_t)fault_begin(rig), fault_size(rig),
+			    UFFDIO_WRITEPROTECT_MODE_WP);
+}
+
+/* The look at the log does not have to wait for the thread, neither here nor there. */
+static void uffd_release(struct rig *rig)
+{
+	uffd_set_protection((uintptr_t)fault_begin(rig), fault_size(rig), 0);
+}
+
+static void uffd_give_all(struct rig *rig)
+{
+	unsigned int i;
+
+	for (i = 0; i < fault_pages(rig); i++)
+		uffd_give_page((uintptr_t)fault_begin(rig) + i * PAGE);
 }
 
 /* Somebody waits for the page, maybe the device's worker; the bound only lets the thread end. */
 static void uffd_serve(struct rig *rig)
 {
 	struct pollfd ready = {.fd = uffd, .events = POLLIN};
-	struct uffdio_zeropage zero = {.range.len = PAGE};
 	struct uffd_msg message;
+	uintptr_t address;
 
 	(void)rig;
 	if (poll(&ready, 1, 100) < 1 || read(uffd, &message, sizeof(message)) != sizeof(message))
 		return;
 	if (message.event != UFFD_EVENT_PAGEFAULT)
 		fail("userfaultfd event %u", message.event);
-	zero.range.start = message.arg.pagefault.address & ~(uint64_t)(PAGE - 1);
-	if (ioctl(uffd, UFFDIO_ZEROPAGE, &zero) < 0 && errno != EEXIST)
-		fail("UFFDIO_ZEROPAGE: %s", strerror(errno));
+	address = message.arg.pagefault.address & ~(uint64_t)(PAGE - 1);
+	if (message.arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP)
+		uffd_set_protection(address, PAGE, 0);
+	else
+		uffd_give_page(address);
 }
 
 static const struct fault faults[] = {
@@ -1507,8 +1606,17 @@ static const struct fault faults[] = {
 	},
 	{
 		.name = "log page missing for userfaultfd",
-		.begin = uffd_begin,
+		.begin = uffd_begin_missing,
 		.between = drop,
+		.after = uffd_give_all,
+		.meanwhile = uffd_serve,
+	},
+	{
+		.name = "log page write-protected by userfaultfd",
+		.keeps = true,
+		.begin = uffd_begin_protected,
+		.between = uffd_protect,
+		.after = uffd_release,
 		.meanwhile = uffd_serve,
 	},
 };
@@ -1530,6 +1638,8 @@ static void run_fault(struct rig *rig, const struct test *test)
 		if (fault->between)
 			fault->between(rig);
 		burst(rig, some_heads(rig));
+		if (fault->after)
+			fault->after(rig);
 		if (!fault->keeps || below(2))
 			check_log(rig);
 	}
@@ -1801,32 +1911,47 @@ static void harvest_and_copy(struct rig *rig)
 	unsigned long bits;
 	unsigned int i;
 
-	for (i = 0; i < WINDOW_WORDS; i++)
+	for (i = 0; i < fault_size(rig) / sizeof(long); i++)
 		for (bits = harvest_word(rig, &window(rig)[i]); bits; bits &= bits - 1)
 			copy_page(rig, address_of(rig, i, bits));
 }
 
-/* Whenever a page is copied, whatever is written to it later is marked later. */
-static void run_harvest(struct rig *rig, const struct test *test)
+static unsigned int stale_pages(const struct rig *rig)
 {
-	struct helper monitor;
 	unsigned int page, stale = 0;
-
-	(void)test;
-	helper_start(&monitor, rig, harvest_and_copy);
-	while (rig->descriptors < option_count)
-		burst(rig, some_heads(rig));
-	helper_stop(&monitor);
-	harvest_and_copy(rig);
-	printf("# the log was harvested %" PRIu64 " times\n", monitor.rounds);
 
 	for (page = 0; page < USED_PAGES; page++)
 		stale += !!memcmp(rig->shadow + page * PAGE, rig->used + page * PAGE, PAGE);
 	for (page = 0; rig->device->logs_buffers && page < DATA_PAGES; page++)
 		stale += !!memcmp(rig->shadow + USED_SIZE + page * PAGE, rig->data + page * PAGE,
 				  PAGE);
-	if (stale)
-		fail("%u pages differ from the monitor's copy", stale);
+	return stale;
+}
+
+/*
+ * Whatever is written to a page after it was copied is marked after it was harvested. What is
+ * written last shows it, as nothing later marks that page: bursts are short, and fewer will do.
+ */
+static void run_harvest(struct rig *rig, const struct test *test)
+{
+	struct helper monitor;
+	unsigned int stale;
+
+	(void)test;
+	helper_start(&monitor, rig, harvest_and_copy);
+	while (rig->descriptors < MAX(option_count / 8, 500U)) {
+		burst(rig, some_heads(rig));
+		helper_pause(&monitor);
+		harvest_and_copy(rig);
+		stale = stale_pages(rig);
+		if (stale)
+			fail("%u pages differ from the monitor's copy after %" PRIu64
+			     " descriptors",
+			     stale, rig->descriptors);
+		helper_resume(&monitor);
+	}
+	helper_stop(&monitor);
+	printf("# the log was harvested %" PRIu64 " times\n", monitor.rounds);
 }
 
 /* All cases. Sizes of 0 stand for what full_setup() says. */
@@ -1857,6 +1982,12 @@ static const struct test tests[] = {
 		/* 4 + 256 * 8 bytes from there, the event index is alone on the next page. */
 		.name = "event index",
 		.setup = {.flags = EVENT_INDEX | COMPARE_PAGES, .used_offset = 2044},
+		.run = run_layout,
+	},
+	{
+		/* Where notifications are not switched by flags, only the index marks its page. */
+		.name = "event index, used ring over several pages",
+		.setup = {.num = 1024, .flags = EVENT_INDEX | COMPARE_PAGES},
 		.run = run_layout,
 	},
 	{.name = "flags without a descriptor", .senders = true, .run = run_flags},
@@ -1909,7 +2040,7 @@ static const struct test tests[] = {
 	{.name = "neighbouring bits change meanwhile", .run = run_neighbours},
 	{
 		.name = "harvested meanwhile",
-		.setup = {.num = 1024, .used_gpa = USED_GPA_AT_BORDER},
+		.setup = {.num = 1024, .used_gpa = USED_GPA_AT_BORDER, .max_burst = 4},
 		.run = run_harvest,
 	},
 };
