@@ -26,7 +26,8 @@ struct bench_blk_options {
 	const char *json; /* write the result here, or NULL */
 	double seconds;	  /* about how long to measure */
 	unsigned int rounds;
-	bool logging; /* switch dirty logging on, as during a migration */
+	bool logging;  /* switch dirty logging on, as during a migration */
+	bool log_cost; /* instead compare each backend with itself: logging on and off, in turns */
 	enum bench_wait wait;
 	bool progress; /* a line on stderr that is drawn again and again */
 };
@@ -67,7 +68,8 @@ struct bench_log_options {
 	const char *only; /* cases whose names begin so, or NULL for all */
 	const char *json; /* write the result here, or NULL */
 	double seconds;	  /* about how long to measure */
-	bool count; /* run a fixed number of ranges instead, for whoever counts instructions */
+	bool count;    /* run a fixed number of ranges instead, for whoever counts instructions */
+	bool replaced; /* silt's writers have met a log that was truncated, and got another */
 	bool progress;
 };
 
@@ -82,5 +84,22 @@ int bench_log(const struct bench_log_options *opt);
 
 /* Whether there is a case whose name begins so. */
 bool bench_log_has(const char *only);
+
+struct bench_precopy_options {
+	uint64_t mib;	  /* guest memory */
+	const char *json; /* write the result here, or NULL */
+	double seconds;	  /* about how long to measure, without sizes */
+	bool sizes;	  /* also guests of 1 to 8 GiB */
+	bool progress;
+};
+
+/*
+ * Measure a migration's throughput beside that of a plain copy, print a table, write the JSON file.
+ *
+ * Return: 0, or -errno with silt_errmsg() set: no memory, no TCP; memory that did not arrive as it
+ * was, or a migration that failed (-EPROTO).
+ * Blocks: for about opt->seconds.
+ */
+int bench_precopy(const struct bench_precopy_options *opt);
 
 #endif

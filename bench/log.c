@@ -97,7 +97,7 @@ static void plan(double seconds, struct rounds *r, double *slot)
 		*slot = MIN_SLOT;
 }
 
-int log_case_measure(const struct log_case *c, double seconds, struct log_row *row)
+int log_case_measure(const struct log_case *c, bool replaced, double seconds, struct log_row *row)
 {
 	struct log_stage *s = aligned_alloc(128, (sizeof(*s) + 127) / 128 * 128);
 	struct rounds rounds;
@@ -107,7 +107,7 @@ int log_case_measure(const struct log_case *c, double seconds, struct log_row *r
 	if (!s)
 		return silt_err(ENOMEM, "no memory for a benchmark");
 	plan(seconds, &rounds, &slot);
-	ret = log_stage_create(s, c);
+	ret = log_stage_create(s, c, replaced);
 	if (!ret)
 		ret = check_all(s);
 	if (!ret)
@@ -134,7 +134,7 @@ static int count_case(const struct log_case *c)
 
 	if (!s)
 		return silt_err(ENOMEM, "no memory for a benchmark");
-	ret = log_stage_create(s, c);
+	ret = log_stage_create(s, c, false);
 	for (v = 0; v < LOG_VARIANTS && !ret; v++) {
 		ret = log_stage_check(s, &log_variants[v]);
 		for (i = 0; i < again && !ret; i++)
@@ -182,8 +182,9 @@ static int measure(struct log_result *r)
 			continue;
 		if (opt->progress)
 			fprintf(stderr, "\r%-40s\r%s ...", "", c->name);
-		ret = opt->count ? count_case(c)
-				 : log_case_measure(c, seconds, &r->rows[r->nrows++]);
+		ret = opt->count
+			      ? count_case(c)
+			      : log_case_measure(c, opt->replaced, seconds, &r->rows[r->nrows++]);
 	}
 	if (opt->progress)
 		fprintf(stderr, "\r%-40s\r", "");

@@ -57,11 +57,14 @@ struct log_pass {
 
 struct silt_log;
 
-/* A way to write into a log. State is made for each thread. */
+/*
+ * A way to write into a log. State is made for each thread; what recovers from faults comes from a
+ * log that it has lost, if there is one.
+ */
 struct log_variant {
 	const char *name;
 	bool safe; /* loses nothing */
-	void *(*open)(struct silt_log *log);
+	void *(*open)(struct silt_log *log, struct silt_log *lost);
 	void (*close)(void *state);
 	/* Store and mark each range. */
 	void (*calls)(void *state, const struct log_pass *pass);
@@ -123,7 +126,7 @@ void log_case_fill(const struct log_case *c, unsigned int thread, struct log_op 
 uint64_t log_case_log_pages(const struct log_case *c);
 
 /* Measure one case for about @seconds. Return: 0 or -errno; -EPROTO if a variant marks wrongly. */
-int log_case_measure(const struct log_case *c, double seconds, struct log_row *row);
+int log_case_measure(const struct log_case *c, bool replaced, double seconds, struct log_row *row);
 
 void log_result_print(const struct log_result *r);
 

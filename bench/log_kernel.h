@@ -16,7 +16,7 @@ struct log_ways {
 	log_mark_fn *mark;
 	log_flush_fn *flush;
 	log_mark_fn *mark_now;
-	bool now_pays; /* for the few marks of the ring behind a single descriptor */
+	bool ring_known; /* to lie in one page: marked by one range, by its own way to mark */
 };
 
 #define LOG_INLINE static inline __attribute__((always_inline))
@@ -56,10 +56,8 @@ LOG_INLINE void log_publish(void *state, struct log_memory *memory, uint32_t bur
 		__atomic_store_n(&memory->entries[first + i], index + i, __ATOMIC_RELAXED);
 	__atomic_store_n(&memory->index, (uint16_t)(index + burst), __ATOMIC_RELEASE);
 	__atomic_store_n(&memory->event, (uint16_t)(index + burst), __ATOMIC_RELAXED);
-	if (burst == 1 && ways->now_pays) {
-		ways->mark_now(state, LOG_ENTRIES_GPA + first * 8, 8);
-		ways->mark_now(state, LOG_INDEX_GPA, 2);
-		ways->mark_now(state, LOG_EVENT_GPA, 2);
+	if (ways->ring_known) {
+		ways->mark_now(state, LOG_RING_GPA, LOG_EVENT_GPA + 2 - LOG_RING_GPA);
 		return;
 	}
 	ways->mark(state, LOG_ENTRIES_GPA + first * 8, burst * 8);
@@ -87,17 +85,17 @@ LOG_INLINE void log_run_descriptors(void *state, const struct log_pass *pass,
 	}
 }
 
-#define LOG_KERNELS(prefix, now, pays)                                                           \
-	static const struct log_ways prefix##_ways = {prefix##_mark, prefix##_flush, now, pays}; \
-                                                                                                 \
-	static void prefix##_calls(void *state, const struct log_pass *pass)                     \
-	{                                                                                        \
-		log_run_calls(state, pass, &prefix##_ways);                                      \
-	}                                                                                        \
-                                                                                                 \
-	static void prefix##_descriptors(void *state, const struct log_pass *pass)               \
-	{                                                                                        \
-		log_run_descriptors(state, pass, &prefix##_ways);                                \
+#define LOG_KERNELS(prefix, now, known)                                                           \
+	static const struct log_ways prefix##_ways = {prefix##_mark, prefix##_flush, now, known}; \
+                                                                                                  \
+	static void prefix##_calls(void *state, const struct log_pass *pass)                      \
+	{                                                                                         \
+		log_run_calls(state, pass, &prefix##_ways);                                       \
+	}                                                                                         \
+                                                                                                  \
+	static void prefix##_descriptors(void *state, const struct log_pass *pass)                \
+	{                                                                                         \
+		log_run_descriptors(state, pass, &prefix##_ways);                                 \
 	}
 
 #endif

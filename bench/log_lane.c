@@ -25,23 +25,35 @@
 
 /* ---- A case ---------------------------------------------------------------------------------- */
 
-static int make_log(struct log_stage *s)
+/* A log of @bytes; with @lost its file has been truncated under it. */
+static int map_log(uint64_t bytes, bool lost, struct silt_log **log)
 {
-	uint64_t bytes = (log_case_log_pages(s->c) + 7) / 8;
 	int fd = memfd_create("silt-bench-log", MFD_CLOEXEC), ret;
-	struct silt_log_writer w;
 
 	if (fd < 0)
 		return silt_err_sys(errno, "no file for a log");
 	ret = ftruncate(fd, (off_t)bytes) < 0
 		      ? silt_err_sys(errno, "a log of %llu bytes", (unsigned long long)bytes)
-		      : silt_log_map(fd, bytes, 0, &s->log);
+		      : silt_log_map(fd, bytes, 0, log);
+	if (!ret && lost && ftruncate(fd, 0) < 0)
+		ret = silt_err_sys(errno, "a log that cannot be truncated");
 	close(fd);
+	return ret;
+}
+
+static int make_logs(struct log_stage *s, bool replaced)
+{
+	uint64_t bytes = (log_case_log_pages(s->c) + 7) / 8;
+	struct silt_log_writer w;
+	int ret = map_log(bytes, false, &s->log);
+
+	if (!ret && replaced)
+		ret = map_log(bytes, true, &s->lost);
 	if (ret)
 		return ret;
 	silt_log_writer_init(&w);
 	silt_log_writer_set(&w, s->log);
-	s->words = w.words;
+	s->words = w.whole;
 	silt_log_writer_set(&w, NULL);
 	return 0;
 }
@@ -82,7 +94,7 @@ static void expect_all(struct log_stage *s)
 		expect(s, LOG_INDEX_GPA, LOG_EVENT_GPA + 2 - LOG_INDEX_GPA);
 }
 
-int log_stage_create(struct log_stage *s, const struct log_case *c)
+int log_stage_create(struct log_stage *s, const struct log_case *c, bool replaced)
 {
 	uint64_t pages = log_case_log_pages(c);
 	unsigned int i;
@@ -91,7 +103,7 @@ int log_stage_create(struct log_stage *s, const struct log_case *c)
 	memset(s, 0, sizeof(*s));
 	s->c = c;
 	s->nops = log_case_ops(c);
-	ret = make_log(s);
+	ret = make_logs(s, replaced);
 	for (i = 0; i < c->threads && !ret; i++)
 		ret = make_lane(s, i);
 	if (!ret)
@@ -114,6 +126,7 @@ void log_stage_destroy(struct log_stage *s)
 	bench_bitmap_free(&s->expected);
 	bench_bitmap_free(&s->harvested);
 	silt_log_put(s->log);
+	silt_log_put(s->lost);
 }
 
 /* ---- Threads --------------------------------------------------------------------------------- */
@@ -307,7 +320,7 @@ static int run_variant(struct log_stage *s, const struct log_variant *variant)
 	s->ready = s->stop = s->nsamples = 0;
 	for (i = 0; i < s->c->threads; i++) {
 		s->lanes[i].next = 0;
-		s->lanes[i].state = variant->open(s->log);
+		s->lanes[i].state = variant->open(s->log, s->lost);
 		if (!s->lanes[i].state)
 			ret = silt_err(ENOMEM, "no memory for a writer");
 	}

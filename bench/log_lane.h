@@ -30,7 +30,8 @@ struct log_stage {
 	const struct log_case *c;
 	const struct log_variant *variant;
 	struct silt_log *log;
-	uint64_t *words; /* of the log */
+	struct silt_log *lost; /* one that was truncated, from which writers come; or NULL */
+	uint64_t *words;       /* of the log */
 	uint32_t nops;
 	struct bench_bitmap expected, harvested;
 	struct log_lane lanes[LOG_MAX_THREADS];
@@ -42,7 +43,7 @@ struct log_stage {
 };
 
 /* Return: 0 or -errno. What was made so far is to be destroyed even then. */
-int log_stage_create(struct log_stage *s, const struct log_case *c);
+int log_stage_create(struct log_stage *s, const struct log_case *c, bool replaced);
 void log_stage_destroy(struct log_stage *s);
 
 /* From an empty log, mark each range once, and see that those pages are in it. */

@@ -32,8 +32,11 @@ void log_result_print(const struct log_result *r)
 	printf("ns for a range (desc: a descriptor), data stores included; medians of rounds in which "
 	       "all ways take turns.\n"
 	       "/1: flushed after each range, /32: after 32. min, max and adds (to none) are silt's;\n"
-	       "ratio: silt's to the best safe other's, round by round. Load average %.1f.\n\n",
+	       "ratio: silt's to the best safe other's, round by round. Load average %.1f.\n",
 	       r->load);
+	puts(r->opt->replaced
+		     ? "silt's writers have met a log that was truncated, and got another.\n"
+		     : "");
 	printf("%-17s", "case");
 	for (i = 0; i < LOG_VARIANTS; i++)
 		printf(" %7s", log_variants[i].name);
@@ -74,6 +77,7 @@ int log_result_write_json(const struct log_result *r, const char *path)
 	json_object_object_add(o, "schema", json_object_new_int(1));
 	json_object_object_add(o, "result", json_object_new_string("pass"));
 	json_object_object_add(o, "benchmark", json_object_new_string("log"));
+	json_object_object_add(o, "replaced", json_object_new_boolean(r->opt->replaced));
 	add_double(o, "load", r->load);
 	for (i = 0; i < r->nrows; i++) {
 		for (v = 0; v < LOG_VARIANTS; v++)

@@ -16,13 +16,23 @@ static void *state_alloc(size_t size)
 
 /* ---- silt ------------------------------------------------------------------------------------ */
 
-static void *silt_open(struct silt_log *log)
+/* As after SET_LOG_BASE with a new log, because the old one's file was truncated. */
+static void leave(struct silt_log_writer *w, struct silt_log *lost)
+{
+	silt_log_writer_set(w, lost);
+	silt_log_write_now(w, 0, 1);
+	silt_log_write(w, 0, 1);
+}
+
+static void *silt_open(struct silt_log *log, struct silt_log *lost)
 {
 	struct silt_log_writer *w = state_alloc(sizeof(*w));
 
 	if (!w)
 		return NULL;
 	silt_log_writer_init(w);
+	if (lost)
+		leave(w, lost);
 	silt_log_writer_set(w, log);
 	return w;
 }
@@ -59,17 +69,18 @@ struct reference {
 	struct reference_log_cache cache;
 };
 
-static void *reference_open(struct silt_log *log)
+static void *reference_open(struct silt_log *log, struct silt_log *lost)
 {
 	struct reference *r = state_alloc(sizeof(*r));
 	struct silt_log_writer w;
 
+	(void)lost;
 	if (!r)
 		return NULL;
 	silt_log_writer_init(&w);
 	silt_log_writer_set(&w, log);
-	r->words = w.words;
-	r->npages = w.npages;
+	r->words = w.whole;
+	r->npages = silt_log_pages(log);
 	silt_log_writer_set(&w, NULL);
 	r->cache.log = r->words;
 	r->cache.n = 0;

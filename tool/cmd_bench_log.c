@@ -18,6 +18,7 @@ static const char usage[] =
 	"\n"
 	"  --only=PREFIX only the cases whose names begin so, as desc-1024\n"
 	"  --seconds=N   about how long to measure (default 30)\n"
+	"  --replaced    silt's writers have met a log that was truncated, and got another\n"
 	"  --count       mark a fixed number of ranges and do not measure; for scripts that\n"
 	"                count instructions\n"
 	"  --json=FILE   write the result here as JSON too\n"
@@ -30,6 +31,7 @@ static const char usage[] =
 enum {
 	OPT_ONLY = 256,
 	OPT_COUNT,
+	OPT_REPLACED,
 	OPT_SECONDS,
 	OPT_JSON,
 	OPT_VERSION,
@@ -38,6 +40,7 @@ enum {
 static const struct option options[] = {
 	{"only", required_argument, NULL, OPT_ONLY},
 	{"count", no_argument, NULL, OPT_COUNT},
+	{"replaced", no_argument, NULL, OPT_REPLACED},
 	{"seconds", required_argument, NULL, OPT_SECONDS},
 	{"json", required_argument, NULL, OPT_JSON},
 	{"version", no_argument, NULL, OPT_VERSION},
@@ -62,6 +65,9 @@ static int parse_option(int c, char **argv, struct bench_log_options *opt)
 		return GO_ON;
 	case OPT_COUNT:
 		opt->count = true;
+		return GO_ON;
+	case OPT_REPLACED:
+		opt->replaced = true;
 		return GO_ON;
 	case OPT_SECONDS:
 		if (!tool_parse_uint("bench", "--seconds", optarg, 1, 86400, &n))

@@ -128,20 +128,18 @@ struct silt_log_counters {
  * struct silt_log_writer - one queue's writer; fields are silt's, the layout is public for the
  * sake of the inline log write
  *
- * A log may start at any byte of its file, so bit i of the log is bit i + skew of the array of
- * naturally aligned words that covers it. Words that reach over the log's first or last byte are
- * written byte by byte: their other bytes belong to someone else.
+ * A log may start at any byte of its file. Words that reach over its first or last byte are written
+ * byte by byte, since their other bytes belong to someone else; those between, which are naturally
+ * aligned, are the whole words.
  */
 struct silt_log_writer {
 	uint32_t npending;
-	uint32_t skew;	      /* bits from words[0] to page 0: 0, 8, ... 56 */
-	uint64_t *words;      /* the aligned word that holds the bit of page 0 */
-	uint64_t whole_first; /* first word that lies wholly inside the log */
-	uint64_t whole_count; /* how many do, from there on; 0 while there is no log */
+	uint32_t misses; /* how often bits were missing of late */
+	uint64_t start;	 /* guest address that the whole words begin with */
+	uint64_t size;	 /* bytes of guest memory that they cover; 0 while there is no log */
+	uint64_t *whole; /* the first of them */
 	struct silt_log_counters count;
 	struct silt_log_pending pending[SILT_LOG_PENDING];
-	uint64_t misses; /* times in a row that bits were missing */
-	uint64_t npages; /* pages covered; 0 while there is no log */
 	struct silt_log *log;
 };
 

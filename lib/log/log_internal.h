@@ -12,14 +12,18 @@
  */
 #define SILT_LOG_CHUNK_WORDS 512
 
-/* The words and their bounds mean what they mean in struct silt_log_writer. */
+/*
+ * A log may start at any byte: bit i of it is bit i + skew of the array of naturally aligned words
+ * that covers it. Of those the whole ones lie inside it with all their bytes.
+ */
 struct silt_log {
 	uint64_t refs;
 	uint64_t *words;
 	uint64_t npages;
 	uint64_t whole_first;
-	uint64_t whole_count;
-	uint32_t skew;
+	uint64_t whole_count; /* 0 of a held log: all its marks take the turn that keeps its summary
+			       */
+	uint32_t skew;	      /* 0, 8, ... 56 */
 	unsigned int trouble;
 	uint64_t *summary; /* of a held log, else NULL; one bit for each chunk with a mark */
 	struct silt_mapping mapping; /* of a mapped one */
@@ -33,28 +37,33 @@ struct silt_log {
  */
 int silt_log_or_edge(struct silt_log *log, uint64_t word, uint64_t mask);
 
-/* Bits of words that lie wholly inside the log, each but once or oftener; up to two for a range. */
-struct silt_log_marks {
-	uint64_t words[2 * SILT_LOG_PENDING];
-	uint64_t masks[2 * SILT_LOG_PENDING];
-	uint32_t n;
-};
+void silt_log_count_fault(struct silt_log_writer *w);
 
-/*
- * What the pending ranges mean. Those that do not lie inside a whole word or two are marked at
- * once. A full fence stands before the call.
- */
-void silt_log_resolve(struct silt_log_writer *w, struct silt_log_marks *m);
-
-#ifdef __x86_64__
-/* The same with AVX2, or false, if a range does not lie inside one whole word. */
-bool silt_log_resolve_avx2(struct silt_log_writer *w, struct silt_log_marks *m);
-#endif
-
-/* Set bits of one word at once. A full fence stands before the call. */
-void silt_log_mark_word(struct silt_log_writer *w, uint64_t word, uint64_t mask);
+/* Set bits of a whole word at once. */
+static inline void silt_log_or_word(struct silt_log_writer *w, uint64_t *word, uint64_t mask)
+{
+	if (silt_access_or64(word, mask))
+		silt_log_count(&w->count.words, 1);
+	else
+		silt_log_count_fault(w);
+}
 
 /* Mark a range of any kind at once. A full fence stands before the call. */
 void silt_log_mark_range(struct silt_log_writer *w, uint64_t gpa, uint64_t len);
+
+/* ThreadSanitizer would not see its looks. */
+#if defined(__x86_64__) && !SILT_ACCESS_TSAN
+#define SILT_LOG_AVX2
+/*
+ * Are all of @n pending ranges marked? A full fence stands before the call, and there is a whole
+ * word. Return: false also if it takes longer to tell: if a range is not inside one page of a whole
+ * word, or if it is not inside two whole words.
+ */
+bool silt_log_pages_marked_avx2(struct silt_log_writer *w, uint32_t n);
+bool silt_log_words_marked_avx2(struct silt_log_writer *w, uint32_t n);
+
+/* Of one that goes on into the next word. */
+bool silt_log_two_marked(const struct silt_log_writer *w, const struct silt_log_pending *p);
+#endif
 
 #endif

@@ -80,7 +80,7 @@ static void *writer(void *arg)
 
 		wait_for(&s->round, round);
 		/* With the log's word at hand the look at it runs ahead of the store. */
-		__atomic_load_n(&w.words[1], __ATOMIC_RELAXED);
+		__atomic_load_n(&w.whole[0], __ATOMIC_RELAXED);
 		fill_store_buffer(s, &rng);
 		__atomic_store_n(&s->mem[page][0], round, __ATOMIC_RELAXED);
 		mark(&w, round);

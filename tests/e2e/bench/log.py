@@ -35,14 +35,15 @@ def by_case(rows):
     return cases
 
 
-def measures(where, only):
+def measures(where, only, *options):
     path = os.path.join(where, "result.json")
-    done = bench("--seconds=1", f"--only={only}", f"--json={path}")
+    done = bench("--seconds=1", f"--only={only}", f"--json={path}", *options)
     assert done.returncode == 0, done.stderr
     with open(path, encoding="utf-8") as f:
         result = json.load(f)
     assert result["silt"] and result["schema"] == 1 and result["result"] == "pass", result
     assert result["benchmark"] == "log", result
+    assert result["replaced"] == ("--replaced" in options), result
     cases = by_case(result["rows"])
     assert set(cases) == {case for case in CASES if case.startswith(only)}, set(cases)
     for name, rows in cases.items():
@@ -78,8 +79,9 @@ with tempfile.TemporaryDirectory() as directory:
     if sys.argv[2] == "all":
         measures(directory, "")
     elif sys.argv[2] == "some":
-        for prefix in ("64k", "pair-l", "harvested-1024", "desc-1024"):
+        for prefix in ("64k", "pair-l", "harvested-1024"):
             measures(directory, prefix)
+        measures(directory, "desc-16", "--replaced")
         counts()
         refused()
     else:

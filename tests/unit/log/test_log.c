@@ -126,6 +126,57 @@ static void words_merged(void **state)
 	logfile_free(&f);
 }
 
+/* Words around the edges of those whose marks are put together, new, then known, then new again. */
+static void words_far_apart(void **state)
+{
+	static const uint64_t words[] = {40, 0, 7, 8, 9, 41, 71, 72, 73, 99, 7, 8, 9, 71, 72, 73};
+	const unsigned int n = sizeof(words) / sizeof(words[0]);
+	struct logfile f = logfile_make(0, 800, 0);
+	struct silt_log_writer w = writer_on(f.log);
+	unsigned int round, i, page;
+
+	(void)state;
+	for (round = 0; round < 200; round++) {
+		for (i = 0; i < n; i++)
+			silt_log_write(&w, (words[i] * 64 + i) << SILT_LOG_PAGE_SHIFT, 1);
+		silt_log_flush(&w);
+		for (i = 0; i < n; i++)
+			assert_true(logfile_test(&f, words[i] * 64 + i));
+		for (page = i = 0; page < 6400; page++)
+			i += logfile_test(&f, page);
+		assert_int_equal(i, n);
+		if (round % 10)
+			memset(f.view, 0, 800);
+	}
+	silt_log_writer_set(&w, NULL);
+	logfile_free(&f);
+}
+
+/* What a burst of pages that are marked may contain all the same. */
+static void odd_ranges_among_marked(void **state)
+{
+	struct logfile f = logfile_make(0, 800, 0);
+	struct silt_log_writer w = writer_on(f.log);
+	unsigned int i, round;
+
+	(void)state;
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < 7; i++)
+			silt_log_write(&w, 0x5010, 100);
+		if (round == 1)
+			silt_log_write(&w, 0x5010, 0);
+		if (round == 2)
+			silt_log_write(&w, 0x5010, UINT64_MAX - 15);
+		silt_log_flush(&w);
+		assert_int_equal(silt_log_trouble(f.log), round == 2 ? SILT_LOG_OUTSIDE : 0);
+	}
+	assert_int_equal(w.count.writes, 22);
+	for (i = 0; i < 6400; i++)
+		assert_int_equal(logfile_test(&f, i), i >= 5);
+	silt_log_writer_set(&w, NULL);
+	logfile_free(&f);
+}
+
 /* Where bits are always missing words are not looked at; once they are there, they are again. */
 static void looks_again(void **state)
 {
@@ -141,7 +192,7 @@ static void looks_again(void **state)
 		assert_int_equal(silt_log_harvest(f.log, memset(bits, 0, sizeof(bits))), 1);
 	}
 	assert_int_equal(w.count.words, 100);
-	for (i = 0; i < 20; i++)
+	for (i = 0; i < 100; i++)
 		silt_log_write_now(&w, 0x5000, 1);
 	before = w.count.words;
 	silt_log_write_now(&w, 0x5000, 1);
@@ -256,6 +307,35 @@ static void truncated(void **state)
 		truncated_at(offset);
 }
 
+/* Pages that were marked when they were looked at last, in a burst; then in the next log. */
+static void truncated_under_bursts(void **state)
+{
+	struct logfile f = logfile_make(0, 1000, 0), next = logfile_make(0, 1000, 0);
+	struct silt_log_writer w = writer_on(f.log);
+	unsigned int i, round;
+
+	(void)state;
+	faults_recover();
+	for (round = 0; round < 4; round++) {
+		if (round == 2)
+			assert_int_equal(ftruncate(f.fd, 0), 0);
+		if (round == 3)
+			silt_log_writer_set(&w, next.log);
+		for (i = 0; i < 8; i++)
+			silt_log_write(&w, i * UINT64_C(70) * 4096, 1514);
+		silt_log_flush(&w);
+		assert_int_equal(w.count.faults != 0, round >= 2);
+		assert_int_equal(silt_log_trouble(f.log), round >= 2 ? SILT_LOG_FAULTED : 0);
+	}
+	assert_int_equal(w.count.words, 16 + (SILT_LOG_TEST_FIRST ? 0 : 8));
+	for (i = 0; i < 8; i++)
+		assert_true(logfile_test(&next, i * UINT64_C(70)));
+	assert_int_equal(silt_log_trouble(next.log), 0);
+	silt_log_writer_set(&w, NULL);
+	logfile_free(&f);
+	logfile_free(&next);
+}
+
 /* Without a writer that met it before. */
 static void harvest_of_truncated(void **state)
 {
@@ -353,11 +433,14 @@ int main(void)
 		cmocka_unit_test(nothing_before_flush),
 		cmocka_unit_test(words_counted),
 		cmocka_unit_test(words_merged),
+		cmocka_unit_test(words_far_apart),
+		cmocka_unit_test(odd_ranges_among_marked),
 		cmocka_unit_test(looks_again),
 		cmocka_unit_test(more_words_than_pend),
 		cmocka_unit_test(huge_ranges),
 		cmocka_unit_test(switched_off),
 		cmocka_unit_test(truncated),
+		cmocka_unit_test(truncated_under_bursts),
 		cmocka_unit_test(harvest_of_truncated),
 		cmocka_unit_test(merge_into_truncated),
 		cmocka_unit_test(merge_sparse),

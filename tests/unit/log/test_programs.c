@@ -273,27 +273,36 @@ static void random_programs(void **state)
 		run_program(seed);
 }
 
-/* Of one writer, of every length, most ranges inside one word of the log. */
-static void burst_once(struct rng *rng, struct target *t, unsigned int n)
+/* Of every length, most ranges inside one word of the log; or all of them pages. */
+static void burst(struct rng *rng, struct silt_log_writer *w, struct target *t, unsigned int n)
 {
-	struct silt_log_writer w;
+	bool single = rng_one_in(rng, 2);
 	uint64_t page, first, pages;
 	unsigned int i;
 
-	silt_log_writer_init(&w);
-	silt_log_writer_set(&w, t->file.log);
 	for (i = 0; i < n; i++) {
 		first = rng_below(rng, t->npages);
 		pages = rng_one_in(rng, 20) ? rng_below(rng, 100) : rng_below(rng, 3);
+		if (single)
+			pages = 1;
 		if (pages > t->npages - first)
 			pages = t->npages - first;
-		silt_log_write(&w, first * 4096, pages * 4096);
+		silt_log_write(w, first * 4096, pages * 4096);
 		for (page = first; page < first + pages; page++)
 			t->explained[page] = true;
 	}
-	silt_log_flush(&w);
+	silt_log_flush(w);
 	for (page = 0; page < t->npages; page++)
 		assert_int_equal(is_set(t, page), t->explained[page]);
+}
+
+static void burst_once(struct rng *rng, struct target *t, unsigned int n)
+{
+	struct silt_log_writer w;
+
+	silt_log_writer_init(&w);
+	silt_log_writer_set(&w, t->file.log);
+	burst(rng, &w, t, n);
 	silt_log_writer_set(&w, NULL);
 }
 
@@ -312,6 +321,32 @@ static void random_bursts(void **state)
 			burst_once(&rng, &t, n);
 			target_free(&t);
 		}
+	}
+}
+
+/* Bits are missing in most bursts, so that words are not looked at, then in few, then again. */
+static void bursts_of_new_pages(void **state)
+{
+	struct rng rng = rng_make(4000);
+	struct silt_log_writer w;
+	unsigned int i, round;
+	struct target t;
+
+	(void)state;
+	for (round = 0; round < 20; round++) {
+		target_make(&rng, &t, false);
+		silt_log_writer_init(&w);
+		silt_log_writer_set(&w, t.file.log);
+		for (i = 0; i < 300; i++) {
+			burst(&rng, &w, &t, 1 + rng_below(&rng, SILT_LOG_PENDING));
+			if (i / 100 != 1) {
+				memset(t.file.view + t.file.offset, 0, t.file.size);
+				memset(t.explained, 0, sizeof(t.explained));
+			}
+		}
+		logfile_check_canary(&t.file);
+		silt_log_writer_set(&w, NULL);
+		target_free(&t);
 	}
 }
 
@@ -363,6 +398,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_programs),
 		cmocka_unit_test(random_bursts),
+		cmocka_unit_test(bursts_of_new_pages),
 		cmocka_unit_test(random_merges),
 	};
 

@@ -372,7 +372,7 @@ static uint16_t used_idx(struct fixture *f)
 
 static char *log_page(const struct fixture *f)
 {
-	return (char *)((uintptr_t)f->vq->writer.words & ~UINT64_C(4095));
+	return (char *)((uintptr_t)f->vq->writer.whole & ~UINT64_C(4095));
 }
 
 static void on_protected_store(int sig, siginfo_t *info, void *context)

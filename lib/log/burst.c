@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/mutant.h"
+#include "log/log_internal.h"
+
+/* Words in a row whose marks are put together: those of 16 MiB of guest memory. */
+#define NEAR 64
+
+/* What is to be set of a burst: near the word that it begins with, bits are collected. */
+struct burst {
+	struct silt_log_writer *w;
+	bool look;		 /* set only what is missing */
+	uint32_t looked, missed; /* words */
+	uint32_t empty;		 /* ranges */
+	uint64_t first;		 /* of the near words */
+	uint64_t used;		 /* those that have bits */
+	uint64_t masks[NEAR];	 /* theirs */
+};
+
+static inline void set(struct burst *b, uint64_t word, uint64_t mask)
+{
+	b->looked++;
+	if (b->look && !silt_log_missing(b->w->whole + word, mask))
+		return;
+	b->missed++;
+	silt_log_or_word(b->w, b->w->whole + word, mask);
+}
+
+static inline void add(struct burst *b, uint64_t word, uint64_t mask)
+{
+	uint64_t near = word - b->first, bit = UINT64_C(1) << near % NEAR;
+
+	if (!mask)
+		return;
+	if (near >= NEAR) {
+		set(b, word, mask);
+		return;
+	}
+	b->masks[near] = mask | (b->used & bit ? b->masks[near] : 0);
+	b->used |= bit;
+}
+
+/* A range that goes on into the next word. Return: false if it is not of that kind. */
+static bool add_two(struct burst *b, uint64_t gpa, uint64_t len)
+{
+	const struct silt_log_writer *w = b->w;
+	uint64_t at = gpa - w->start, end = at + (len - 1);
+	uint64_t first = at >> SILT_LOG_PAGE_SHIFT, last = end >> SILT_LOG_PAGE_SHIFT;
+
+	if (at >= w->size || end >= w->size || last / 64 != first / 64 + 1)
+		return false;
+	add(b, first / 64, UINT64_MAX << first % 64);
+	if (!SILT_FAULT(log_range_loses_tail))
+		add(b, last / 64, UINT64_MAX >> (63 - last % 64));
+	return true;
+}
+
+/* A range that is not inside a whole word. */
+static __attribute__((noinline)) void add_odd(struct burst *b, uint64_t gpa, uint64_t len)
+{
+	if (!len) {
+		b->empty++;
+	} else if (!add_two(b, gpa, len)) {
+		if (!b->look)
+			silt_fence();
+		silt_log_mark_range(b->w, gpa, len);
+	}
+}
+
+static void set_collected(struct burst *b)
+{
+	for (; b->used; b->used &= b->used - 1) {
+		uint64_t near = (uint64_t)__builtin_ctzll(b->used);
+
+		set(b, b->first + near, b->masks[near]);
+	}
+}
+
+/* A burst that looked for more than it missed by far has hit. */
+static uint32_t count_burst(uint32_t misses, const struct burst *b)
+{
+	if (!b->look)
+		return misses + 1;
+	return silt_log_misses(misses, 4 * b->missed > b->looked);
+}
+
+/* Mark @n pending ranges. With a @look a full fence stands before the call. */
+static __attribute__((noinline)) void mark_burst(struct silt_log_writer *w, uint32_t n, bool look)
+{
+	uint64_t start = (w->pending[0].gpa - w->start) / SILT_LOG_WORD_SIZE, last = start,
+		 masks = 0;
+	struct burst b;
+	uint64_t word, mask;
+	uint32_t i;
+
+	b.w = w;
+	b.look = look;
+	b.looked = b.missed = b.empty = 0;
+	b.first = start - NEAR / 2;
+	b.used = 0;
+	for (i = 0; i < n; i++) {
+		if (__builtin_expect(!silt_log_in_word(w, w->pending[i].gpa, w->pending[i].len,
+						       &word, &mask),
+				     0)) {
+			add_odd(&b, w->pending[i].gpa, w->pending[i].len);
+			continue;
+		}
+		/* Those of one word that follow each other do not wait for memory. */
+		if (word != last) {
+			add(&b, last, masks);
+			last = word;
+			masks = 0;
+		}
+		masks |= mask;
+	}
+	add(&b, last, masks);
+	set_collected(&b);
+	silt_log_count(&w->count.writes, n - b.empty);
+	w->misses = count_burst(w->misses, &b);
+}
+
+/* Of a few it does not pay to find those of the same word. A full fence stands before the call. */
+static __attribute__((noinline)) void mark_few(struct silt_log_writer *w, uint32_t n)
+{
+	uint64_t word, mask;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		silt_log_count(&w->count.writes, w->pending[i].len != 0);
+		if (!silt_log_in_word(w, w->pending[i].gpa, w->pending[i].len, &word, &mask))
+			silt_log_mark_range(w, w->pending[i].gpa, w->pending[i].len);
+		else if (silt_log_missing(w->whole + word, mask))
+			silt_log_or_word(w, w->whole + word, mask);
+	}
+}
+
+/* Up to so many less one are a few. */
+#define FEW 4
+
+#ifdef SILT_LOG_AVX2
+
+bool silt_log_two_marked(const struct silt_log_writer *w, const struct silt_log_pending *p)
+{
+	uint64_t at = p->gpa - w->start, end = at + (p->len - 1);
+	uint64_t first = at / SILT_LOG_WORD_SIZE, last = end / SILT_LOG_WORD_SIZE;
+	uint64_t from = UINT64_MAX << (at >> SILT_LOG_PAGE_SHIFT) % 64;
+	uint64_t to = UINT64_MAX >> (63 - (end >> SILT_LOG_PAGE_SHIFT) % 64);
+
+	return at < w->size && end < w->size && last == first + 1 &&
+	       !(silt_log_missing(w->whole + first, from) | silt_log_missing(w->whole + last, to));
+}
+
+/* A burst that begins with a range of one page is likely to have no others. */
+static bool marked(struct silt_log_writer *w, uint32_t n)
+{
+	const struct silt_log_pending *p = w->pending;
+	bool in_page = (p->gpa ^ (p->gpa + (p->len - 1))) < SILT_LOG_PAGE_SIZE;
+
+	if (!w->size || !__builtin_cpu_supports("avx2"))
+		return false;
+	return in_page ? silt_log_pages_marked_avx2(w, n) : silt_log_words_marked_avx2(w, n);
+}
+
+#else
+
+static bool marked(struct silt_log_writer *w, uint32_t n)
+{
+	(void)w;
+	(void)n;
+	return false;
+}
+
+#endif
+
+void silt_log_flush_pending(struct silt_log_writer *w)
+{
+	uint32_t n = w->npending;
+
+	w->npending = 0;
+	if (!w->log)
+		return;
+	if (__builtin_expect(n >= FEW && !silt_log_look_pays(w->misses), 0)) {
+		mark_burst(w, n, false);
+		return;
+	}
+	if (!SILT_FAULT(test_first_no_fence))
+		silt_fence();
+	if (n < FEW) {
+		mark_few(w, n);
+	} else if (!marked(w, n)) {
+		mark_burst(w, n, true);
+	} else {
+		silt_log_count(&w->count.writes, n);
+		if (__builtin_expect(w->misses != 0, 0))
+			w->misses = silt_log_misses(w->misses, false);
+	}
+}
