@@ -187,24 +187,25 @@ static void stop_all(struct contest *c)
 
 /* ---- The measurement ------------------------------------------------------------------------- */
 
-static int measure(struct contest *c, unsigned int backend, const struct load *load, double seconds,
-		   unsigned int round, struct blk_row *row)
+/* One slice, of a load that has been warmed up. */
+static int measure(struct contest *c, unsigned int backend, const struct load *load, uint64_t seed,
+		   double *iops, double *cpu_us)
 {
 	const struct bench_backend *b = &c->backends[backend];
 	struct load_result result;
 	uint64_t cpu;
 	int ret;
 
-	ret = load_run(&c->sessions[backend], load, WARM_UP_NS, round, &result);
+	ret = load_run(&c->sessions[backend], load, WARM_UP_NS, seed, &result);
 	if (ret < 0)
 		return ret;
 	cpu = bench_backend_cpu_ns(b);
-	ret = load_run(&c->sessions[backend], load, seconds * 1e9, round + 1, &result);
+	ret = load_run(&c->sessions[backend], load, c->result.slice_s * 1e9, seed + 1, &result);
 	if (ret < 0)
 		return ret;
 	cpu = bench_backend_cpu_ns(b) - cpu;
-	row->figures[backend].rounds[round] = result.requests * 1e9 / result.ns;
-	c->cpu_us[backend][round] = cpu / 1e3 / result.requests;
+	*iops = result.requests * 1e9 / result.ns;
+	*cpu_us = cpu / 1e3 / result.requests;
 	return 0;
 }
 
@@ -233,6 +234,73 @@ static void evaluate(struct contest *c, struct blk_row *row)
 	}
 }
 
+static void tell(const struct contest *c, const struct blk_row *row, unsigned int round,
+		 unsigned int backend)
+{
+	if (c->result.opt->progress)
+		fprintf(stderr, "\r%s %u KiB, depth %u, round %u of %u, %s\x1b[K",
+			row->write ? "write" : "read", row->bytes / 1024, row->depth, round + 1,
+			c->result.opt->rounds, c->result.names[backend]);
+}
+
+static int run_round(struct contest *c, struct blk_row *row, const struct load *load,
+		     unsigned int round)
+{
+	int ret = 0;
+
+	for (unsigned int b = 0; !ret && b < c->result.nbackends; b++) {
+		tell(c, row, round, b);
+		ret = measure(c, b, load, round, &row->figures[b].rounds[round],
+			      &c->cpu_us[b][round]);
+	}
+	return ret;
+}
+
+/* Both slices of a pair have the same requests; every other pair begins with logging on. */
+static int run_pair(struct contest *c, unsigned int backend, const struct load *load,
+		    unsigned int round, struct blk_pair *pair)
+{
+	double cpu_us;
+	int ret = 0;
+
+	for (unsigned int i = 0; !ret && i < 2; i++) {
+		bool on = (round + i) % 2;
+
+		ret = session_set_logging(&c->sessions[backend], on);
+		if (!ret)
+			ret = measure(c, backend, load, round, on ? &pair->on : &pair->off,
+				      &cpu_us);
+	}
+	return ret;
+}
+
+static int run_pairs(struct contest *c, struct blk_row *row, const struct load *load,
+		     unsigned int round)
+{
+	int ret = 0;
+
+	for (unsigned int b = 0; !ret && b < c->result.nbackends; b++) {
+		tell(c, row, round, b);
+		ret = run_pair(c, b, load, round, &row->costs[b].pairs[round]);
+	}
+	return ret;
+}
+
+static void evaluate_cost(struct blk_cost *cost, unsigned int n)
+{
+	double off[BENCH_BLK_MAX_ROUNDS], on[BENCH_BLK_MAX_ROUNDS], ratio[BENCH_BLK_MAX_ROUNDS];
+
+	for (unsigned int i = 0; i < n; i++) {
+		off[i] = cost->pairs[i].off;
+		on[i] = cost->pairs[i].on;
+		ratio[i] = off[i] / on[i];
+	}
+	cost->bound = stats_median_bound(ratio, n);
+	cost->ratio = stats_median(ratio, n);
+	cost->off = stats_median(off, n);
+	cost->on = stats_median(on, n);
+}
+
 static int run_row(struct contest *c, struct blk_row *row)
 {
 	const struct bench_blk_options *opt = c->result.opt;
@@ -240,24 +308,22 @@ static int run_row(struct contest *c, struct blk_row *row)
 	int ret = 0;
 
 	for (unsigned int round = 0; !ret && round < opt->rounds; round++)
-		for (unsigned int b = 0; !ret && b < c->result.nbackends; b++) {
-			if (opt->progress)
-				fprintf(stderr, "\r%s %u KiB, depth %u, round %u of %u, %s\x1b[K",
-					row->write ? "write" : "read", row->bytes / 1024,
-					row->depth, round + 1, opt->rounds, c->result.names[b]);
-			ret = measure(c, b, &load, c->result.slice_s, round, row);
-		}
-	if (!ret)
+		ret = opt->log_cost ? run_pairs(c, row, &load, round)
+				    : run_round(c, row, &load, round);
+	if (!ret && !opt->log_cost)
 		evaluate(c, row);
+	for (unsigned int b = 0; !ret && opt->log_cost && b < c->result.nbackends; b++)
+		evaluate_cost(&row->costs[b], opt->rounds);
 	return ret;
 }
 
 static int run_all(struct contest *c)
 {
 	struct blk_result *r = &c->result;
+	unsigned int slices = BENCH_BLK_ROWS * r->opt->rounds * r->nbackends;
 	int ret = 0;
 
-	r->slice_s = r->opt->seconds / (BENCH_BLK_ROWS * r->opt->rounds * r->nbackends);
+	r->slice_s = r->opt->seconds / (r->opt->log_cost ? 2 * slices : slices);
 	for (; !ret && r->nrows < BENCH_BLK_ROWS; r->nrows++) {
 		struct blk_row *row = &r->rows[r->nrows];
 
@@ -280,7 +346,7 @@ static int run_contest(struct contest *c)
 	if (!ret)
 		ret = run_all(c);
 	if (!ret)
-		bench_blk_print(&c->result);
+		(c->result.opt->log_cost ? bench_blk_print_costs : bench_blk_print)(&c->result);
 	if (!ret && c->result.opt->json)
 		ret = bench_blk_write_json(&c->result, c->result.opt->json);
 	stop_all(c);

@@ -19,12 +19,26 @@ struct blk_figure {
 	double rounds[BENCH_BLK_MAX_ROUNDS];
 };
 
+/* Requests a second in two slices, without dirty logging and with it. */
+struct blk_pair {
+	double off, on;
+};
+
+/* What dirty logging costs one backend under one load. */
+struct blk_cost {
+	double off, on; /* medians */
+	double ratio;	/* time of a request, on to off, pair by pair: median */
+	double bound;	/* the median is at most that with 95 % confidence; 0: too few pairs */
+	struct blk_pair pairs[BENCH_BLK_MAX_ROUNDS];
+};
+
 struct blk_row {
 	unsigned int depth;
 	uint32_t bytes;
 	bool write;
 	unsigned int best; /* the peer's fastest variant; 0 (silt itself) without a peer */
 	struct blk_figure figures[BENCH_MAX_BACKENDS];
+	struct blk_cost costs[BENCH_MAX_BACKENDS];
 };
 
 struct blk_result {
@@ -36,6 +50,9 @@ struct blk_result {
 	struct blk_row rows[BENCH_BLK_ROWS];
 	unsigned int nrows;
 };
+
+/* The same of what logging costs. */
+void bench_blk_print_costs(const struct blk_result *r);
 
 void bench_blk_print(const struct blk_result *r);
 

@@ -81,6 +81,7 @@ static int negotiate(struct session *s, bool logging)
 	}
 	if (!ret)
 		ret = silt_frontend_set_owner(s->frontend);
+	s->offered = features;
 	s->features = features & wanted;
 	return ret;
 }
@@ -89,28 +90,51 @@ static int start_logging(struct session *s)
 {
 	uint64_t size = (GPA + MEM_SIZE) / SILT_LOG_PAGE_SIZE / 8 + 1;
 
-	s->log_fd = memfd_create("dirty log", MFD_CLOEXEC);
-	if (s->log_fd < 0 || ftruncate(s->log_fd, size) < 0)
-		return silt_err_sys(errno, "no dirty log");
+	if (s->log_fd < 0) {
+		s->log_fd = memfd_create("dirty log", MFD_CLOEXEC);
+		if (s->log_fd < 0 || ftruncate(s->log_fd, size) < 0)
+			return silt_err_sys(errno, "no dirty log");
+	}
 	s->features |= SILT_VHOST_F_LOG_ALL;
 	return silt_frontend_set_log_base(s->frontend, size, 0, s->log_fd);
 }
 
-static int start_queue(struct session *s, bool logging)
+static int set_addresses(struct session *s, bool logging)
 {
-	struct silt_vhost_vring_addr addr = {
+	const struct silt_vhost_vring_addr addr = {
 		.flags = logging ? SILT_VHOST_VRING_F_LOG : 0,
 		.desc_user_addr = GPA + DESC_AT,
 		.avail_user_addr = GPA + AVAIL_AT,
 		.used_user_addr = GPA + USED_AT,
 		.log_guest_addr = GPA + USED_AT,
 	};
+
+	return silt_frontend_set_vring_addr(s->frontend, &addr);
+}
+
+int session_set_logging(struct session *s, bool on)
+{
+	int ret = 0;
+
+	if (on && !(s->offered & SILT_VHOST_F_LOG_ALL))
+		return silt_err(ENOTSUP, "the backend does not offer dirty logging");
+	if (on)
+		ret = start_logging(s);
+	else
+		s->features &= ~SILT_VHOST_F_LOG_ALL;
+	if (!ret)
+		ret = silt_frontend_set_features(s->frontend, s->features);
+	return ret ? ret : set_addresses(s, on);
+}
+
+static int start_queue(struct session *s, bool logging)
+{
 	int ret = silt_frontend_set_vring_num(s->frontend, 0, RING_SIZE);
 
 	if (!ret)
 		ret = silt_frontend_set_vring_base(s->frontend, 0, 0);
 	if (!ret)
-		ret = silt_frontend_set_vring_addr(s->frontend, &addr);
+		ret = set_addresses(s, logging);
 	if (!ret)
 		ret = silt_frontend_set_vring_call(s->frontend, 0, s->call_fd);
 	if (!ret)

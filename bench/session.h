@@ -21,6 +21,7 @@ struct session {
 	struct silt_driver *driver;
 	int mem_fd, log_fd, kick_fd, call_fd;
 	uint8_t *base;
+	uint64_t offered;  /* features */
 	uint64_t features; /* acknowledged */
 };
 
@@ -36,6 +37,12 @@ int session_open(struct session *s, const char *path, bool logging);
 int session_start(struct session *s, struct silt_frontend *frontend, bool logging);
 
 void session_close(struct session *s);
+
+/*
+ * Switch dirty logging on or off as a migration that begins or is cancelled does. Nothing is in
+ * flight. Return: 0 or -errno.
+ */
+int session_set_logging(struct session *s, bool on);
 
 struct session_request {
 	uint32_t type; /* VIRTIO_BLK_T_... */

@@ -26,6 +26,8 @@ static const char usage[] =
 	"  --wait=HOW    how the driver waits for answers: poll (default), or call, which\n"
 	"                sleeps until it is called\n"
 	"  --log         switch dirty logging on, as during a migration\n"
+	"  --log-cost    instead measure what dirty logging costs each backend: pairs of slices with\n"
+	"                logging on and off (default 30 rounds)\n"
 	"  --aio=HOW     silt blk's I/O: io_uring, sync, or auto (default)\n"
 	"  --dir=DIR     make the image here (default $TMPDIR, or /var/tmp)\n"
 	"  --peer=PATH   the peer's program; an empty path measures silt alone\n"
@@ -34,13 +36,15 @@ static const char usage[] =
 	"\n"
 	"Examples:\n"
 	"  silt bench blk\n"
-	"  silt bench blk --wait=call --log --seconds=120 --json=result.json\n";
+	"  silt bench blk --wait=call --log --seconds=120 --json=result.json\n"
+	"  silt bench blk --log-cost --seconds=100\n";
 
 enum {
 	OPT_SECONDS = 256,
 	OPT_ROUNDS,
 	OPT_WAIT,
 	OPT_LOG,
+	OPT_LOG_COST,
 	OPT_AIO,
 	OPT_DIR,
 	OPT_PEER,
@@ -53,6 +57,7 @@ static const struct option options[] = {
 	{"rounds", required_argument, NULL, OPT_ROUNDS},
 	{"wait", required_argument, NULL, OPT_WAIT},
 	{"log", no_argument, NULL, OPT_LOG},
+	{"log-cost", no_argument, NULL, OPT_LOG_COST},
 	{"aio", required_argument, NULL, OPT_AIO},
 	{"dir", required_argument, NULL, OPT_DIR},
 	{"peer", required_argument, NULL, OPT_PEER},
@@ -113,6 +118,9 @@ static int parse_option(int c, char **argv, struct bench_blk_options *opt)
 		return parse_wait(opt);
 	case OPT_LOG:
 		opt->logging = true;
+		return GO_ON;
+	case OPT_LOG_COST:
+		opt->log_cost = true;
 		return GO_ON;
 	case OPT_AIO:
 		return parse_aio(opt);
@@ -175,7 +183,6 @@ int cmd_bench(int argc, char **argv)
 		.peer = "qemu-storage-daemon",
 		.dir = tmp && *tmp ? tmp : "/var/tmp",
 		.seconds = 40,
-		.rounds = 5,
 		.progress = tool_progress(stderr),
 	};
 	int c, ret;
@@ -199,6 +206,10 @@ int cmd_bench(int argc, char **argv)
 	}
 	if (optind < argc)
 		return tool_usage_error("bench", "'%s' is no option", argv[optind]);
+	if (opt.logging && opt.log_cost)
+		return tool_usage_error("bench", "--log and --log-cost exclude each other");
+	if (!opt.rounds)
+		opt.rounds = opt.log_cost ? 30 : 5;
 	if (opt.peer && !strchr(opt.peer, '/') && !on_path(opt.peer)) {
 		fprintf(stderr, "silt bench: %s is not installed: silt is measured alone\n",
 			opt.peer);

@@ -52,6 +52,28 @@ def alone(where):
         assert 0 < figure["iops_min"] <= figure["iops"] <= figure["iops_max"], row
 
 
+def cost_of_logging(where):
+    """Of silt alone, with so few pairs that no bound can be told, and with enough."""
+    for rounds in (2, 6):
+        path = os.path.join(where, "result.json")
+        done = bench("--seconds=1", "--log-cost", f"--rounds={rounds}", "--peer=", f"--dir={where}",
+                     f"--json={path}")
+        assert done.returncode == 0, done.stderr
+        with open(path, encoding="utf-8") as f:
+            result = json.load(f)
+        os.remove(path)
+        assert result["log_cost"] is True
+        assert {(r["depth"], r["bytes"], r["op"]) for r in result["rows"]} == LOADS
+        for row in result["rows"]:
+            figure, = row["backends"]
+            ratios = sorted(off / on for off, on in figure["pairs"])
+            assert len(ratios) == rounds and ratios[0] <= figure["ratio"] <= ratios[-1], row
+            if rounds == 2:
+                assert "bound" not in figure, row
+            else:  # below the greatest of six with 98 %, below the next with 89
+                assert abs(figure["bound"] - ratios[5]) < 1e-9, row
+
+
 def with_a_peer(where):
     with tempfile.TemporaryDirectory() as elsewhere:
         peer = os.path.join(elsewhere, "peer")
@@ -78,8 +100,8 @@ def interrupted(where):
 def refused(where):
     unwritable = bench(f"--dir={where}", "--json=/nonexistent/x")
     assert unwritable.returncode == 3 and "/nonexistent/x" in unwritable.stderr, unwritable.stderr
-    for word in ("--aio=none", "--dir=", "--json="):
-        assert bench(word).returncode == 2, word
+    for words in (["--aio=none"], ["--dir="], ["--json="], ["--log", "--log-cost"]):
+        assert bench(*words).returncode == 2, words
     long = bench(f"--dir={where}".ljust(200, "/"))
     assert long.returncode == 3 and "too long" in long.stderr, long.stderr
     assert os.path.isdir(where)
@@ -87,6 +109,7 @@ def refused(where):
 
 with tempfile.TemporaryDirectory() as directory:
     alone(directory)
+    cost_of_logging(directory)
     with_a_peer(directory)
     interrupted(directory)
     refused(directory)
