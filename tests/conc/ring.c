@@ -16,6 +16,7 @@
 #include <linux/virtio_ring.h>
 
 #include "support/rng.h"
+#include "support/rounds.h"
 #include "unit/virtq/guest.h"
 
 #define DESC	 UINT64_C(0x11000)
@@ -315,7 +316,7 @@ static void run(uint16_t num, bool event_idx, bool logged, unsigned int total)
 
 int main(int argc, char **argv)
 {
-	unsigned int total = argc > 1 ? atoi(argv[1]) : 10000;
+	unsigned int total = argc > 1 ? (unsigned int)atoi(argv[1]) : rounds(10000);
 	unsigned int mode;
 
 	for (mode = 0; mode < 4; mode++) {

@@ -13,6 +13,7 @@
 #include <silt/log.h>
 
 #include "support/proc.h"
+#include "support/rounds.h"
 
 #define must(cond)                                                                             \
 	do {                                                                                   \
@@ -54,12 +55,6 @@ static inline void take_cpus(bool harvester)
 		CPU_SET(cpu, &mine);
 	}
 	must(!pthread_setaffinity_np(pthread_self(), sizeof(mine), &mine));
-}
-
-/* A tenth where everything is slow: SILT_TEST_SLOW is set for emulators and ThreadSanitizer. */
-static inline unsigned int rounds(unsigned int n)
-{
-	return getenv("SILT_TEST_SLOW") ? n / 10 : n;
 }
 
 /* Wait for another thread, also where there is only one CPU for both. */

@@ -197,7 +197,7 @@ static void *run_caller(void *arg)
 	int64_t ret;
 
 	callback_rng = rng_make(rng_next(&c->rng));
-	for (i = 0; i < CALLS; i++) {
+	for (i = 0; i < rounds(CALLS); i++) {
 		ret = calls[rng_below(&c->rng, 4)](c->storm, &c->rng);
 		must(ret >= -4095 && (ret >= 0 || *silt_errmsg()));
 	}

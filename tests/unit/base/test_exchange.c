@@ -14,6 +14,7 @@
 
 #include "base/bitmap_kernels.h"
 #include "support/faults.h"
+#include "support/rounds.h"
 #include "unit/base/bits.h"
 
 #define MAX_WORDS   20000
@@ -221,7 +222,7 @@ static void with_writers(void **state)
 	for (k = silt_bitmap_kernels_all(); *k; k++) {
 		struct rng rng = rng_make(2);
 
-		for (round = 0; round < RACE_ROUNDS; round++) {
+		for (round = 0; round < rounds(RACE_ROUNDS); round++) {
 			race_merge(*k, &rng);
 			race_take(*k, &rng);
 		}

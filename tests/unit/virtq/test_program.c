@@ -16,6 +16,7 @@
 
 #include "model.h"
 #include "support/rng.h"
+#include "support/rounds.h"
 
 #define MAX_NUM	  256
 #define MAX_SEGS  16
@@ -658,7 +659,7 @@ static void test_programs(void **state)
 	unsigned int seed, i;
 
 	(void)state;
-	for (seed = 1; seed <= PROGRAMS; seed++) {
+	for (seed = 1; seed <= rounds(PROGRAMS); seed++) {
 		set_up(&p, seed);
 		for (i = 0; i < STEPS; i++)
 			random_step(&p);
