@@ -18,6 +18,8 @@ import unittest
 
 SILT = os.path.abspath(sys.argv.pop())
 SOME = "snapshot/read/inside/three/*"
+# How long there is load makes no difference to what most of these tests look at.
+BRIEFLY = "--time=20ms"
 IMAGE_BYTES = 64 << 20
 # In front of silt blk, what it is given and says can be changed, in pass_on().
 RELAY = """
@@ -150,13 +152,13 @@ class Check(unittest.TestCase):
 
     def test_the_seed_chooses_the_scenarios(self):
         def run(seed):
-            self.check("--self-test", "--quick", f"--seed={seed}", status=0)
+            self.check("--self-test", "--quick", BRIEFLY, f"--seed={seed}", status=0)
             return [(s["name"], s["axes"], s["result"]) for s in self.scenarios()]
         self.assertEqual(run(5), run(5))
         self.assertNotEqual(run(5), run(6))
 
     def test_repro_shows_the_scenario_again(self):
-        self.check("--self-test", "--quick", status=0)
+        self.check("--self-test", "--quick", BRIEFLY, status=0)
         first = next(s for s in self.scenarios() if s["result"] == "pass")
         words = shlex.split(first["repro"])
         self.assertEqual(words[:2], ["silt", "check"])
@@ -166,7 +168,7 @@ class Check(unittest.TestCase):
     def test_a_foreign_disk_is_left_alone(self):
         path = self.listening_backend()
         before = self.digest(self.dir / "image")
-        self.check(f"--socket-path={path}", status=0)
+        self.check(f"--socket-path={path}", BRIEFLY, status=0)
         self.assertEqual(self.digest(self.dir / "image"), before)
         for scenario in self.scenarios():
             if scenario["axes"].get("request") in ("write", "discard", "write-zeroes"):
@@ -185,7 +187,7 @@ class Check(unittest.TestCase):
     def test_allowed_writes_are_made(self):
         path = self.listening_backend()
         before = self.digest(self.dir / "image")
-        self.check(f"--socket-path={path}", "--allow-writes", "--quick", status=0)
+        self.check(f"--socket-path={path}", "--allow-writes", "--quick", BRIEFLY, status=0)
         self.assertNotEqual(self.digest(self.dir / "image"), before)
 
     def test_a_connected_socket(self):
@@ -240,8 +242,8 @@ class Check(unittest.TestCase):
         self.check(f"--listen={path}", f"--only={SOME}", status=0)
 
     def test_a_command_is_started(self):
-        self.check("--quick", "--", SILT, "blk", "--socket-path={socket}", "--blk-file={image}",
-                   status=0)
+        self.check("--quick", BRIEFLY, "--", SILT, "blk", "--socket-path={socket}",
+                   "--blk-file={image}", status=0)
         self.assertTrue(all(s["result"] in ("pass", "skip") for s in self.scenarios()))
 
     def test_a_command_that_ends_with_its_connection(self):
