@@ -108,11 +108,14 @@ static int cancelled(void)
 }
 
 /*
- * Wait for the socket. Return: 0 try again; -ECANCELED only where @may_cancel; -ETIMEDOUT; -errno.
+ * Wait for the socket. Nobody speaks while the other does, but for a last word: then it does not
+ * listen any more.
+ *
+ * Return: 0 try again; -ECANCELED only where @may_cancel; -ETIMEDOUT; -ECONNRESET; -errno.
  */
-static int await(struct precopy_channel *c, short events, bool may_cancel, uint64_t deadline)
+static int await(struct precopy_channel *c, short event, bool may_cancel, uint64_t deadline)
 {
-	struct pollfd fds[2] = {{.fd = c->is.fd, .events = events},
+	struct pollfd fds[2] = {{.fd = c->is.fd, .events = event | (may_cancel ? POLLIN : 0)},
 				{.fd = may_cancel ? c->wake : -1, .events = POLLIN}};
 	int ret = poll(fds, 2, left_ms(deadline));
 
@@ -120,9 +123,11 @@ static int await(struct precopy_channel *c, short events, bool may_cancel, uint6
 		return silt_err_sys(errno, "waiting for the channel");
 	if (may_cancel && precopy_channel_cancelled(c))
 		return cancelled();
+	if (ret > 0 && event == POLLOUT && (fds[0].revents & (POLLIN | POLLOUT)) == POLLIN)
+		return silt_err(ECONNRESET, "the peer does not take any more");
 	if (!ret && !left_ms(deadline))
 		return silt_err(ETIMEDOUT, "the peer %s nothing in time",
-				events == POLLIN ? "sent" : "took");
+				event == POLLIN ? "sent" : "took");
 	return 0;
 }
 

@@ -33,6 +33,8 @@ static jmp_buf cmocka_skipped;
 		exit(1);                                        \
 	} while (0)
 
+#define print_message(...) fprintf(stderr, __VA_ARGS__)
+
 #define skip() longjmp(cmocka_skipped, 1)
 
 #define assert_true(c)                                  \
