@@ -9,6 +9,7 @@
 #include <silt/frontend.h>
 #include <silt/log.h>
 #include <silt/memory.h>
+#include <silt/precopy.h>
 #include <silt/range.h>
 #include <silt/sync.h>
 #include <silt/vhost_user.h>

@@ -56,6 +56,13 @@ int precopy_callback_failed(int64_t ret, const char *which)
 	return silt_err_sys(silt_callback_errno(ret), "the monitor's %s failed", which);
 }
 
+int precopy_op_failed(const struct silt_precopy *p, int64_t ret, const char *which)
+{
+	if (p->opt.sync)
+		return (int)ret;
+	return silt_err_sys(silt_callback_errno(ret), "the op %s failed", which);
+}
+
 static void fill_in_defaults(struct silt_precopy_options *opt)
 {
 	struct silt_precopy_goals *g = &opt->goals;
@@ -284,13 +291,14 @@ static int all_dirty(struct silt_precopy *p)
 
 	for (i = 0; i < p->opt.nblocks && !ret; i++)
 		ret = p->ops.put_back(p->ops.opaque, p->blocks[i].id, 0, p->blocks[i].pages);
-	return ret;
+	return ret < 0 ? precopy_op_failed(p, ret, "put_back") : 0;
 }
 
 /* What sources hold from before the first round says nothing about the guest's writes now. */
 static int begin(struct silt_precopy *p)
 {
-	int64_t ret = 0;
+	int64_t fresh;
+	int ret = 0;
 
 	if (p->sender)
 		ret = precopy_sender_hello(p->sender, &p->rtt_ns);
@@ -298,9 +306,10 @@ static int begin(struct silt_precopy *p)
 		ret = track(p, true);
 	if (!ret && !p->opt.dirty_only)
 		ret = all_dirty(p);
-	if (!ret)
-		ret = p->ops.sync(p->ops.opaque);
-	return ret < 0 ? (int)ret : 0;
+	if (ret < 0)
+		return ret;
+	fresh = p->ops.sync(p->ops.opaque);
+	return fresh < 0 ? precopy_op_failed(p, fresh, "sync") : 0;
 }
 
 static int throttle(struct silt_precopy *p, unsigned int percent)
@@ -447,6 +456,7 @@ static int add_skip(struct precopy_skips *s, size_t block, uint64_t first, uint6
 int64_t silt_precopy_discard(struct silt_precopy *p, int block, uint64_t first, uint64_t n)
 {
 	size_t i = block_index(p, block);
+	int64_t dirty;
 	int ret;
 
 	if (i == p->opt.nblocks || !silt_range_within(first, n, 0, p->blocks[i].pages))
@@ -459,7 +469,10 @@ int64_t silt_precopy_discard(struct silt_precopy *p, int block, uint64_t first, 
 	pthread_mutex_lock(&p->skips.lock);
 	ret = add_skip(&p->skips, i, first, n);
 	pthread_mutex_unlock(&p->skips.lock);
-	return ret < 0 ? ret : p->ops.discard(p->ops.opaque, block, first, n);
+	if (ret < 0)
+		return ret;
+	dirty = p->ops.discard(p->ops.opaque, block, first, n);
+	return dirty < 0 ? precopy_op_failed(p, dirty, "discard") : dirty;
 }
 
 int silt_precopy_result(const struct silt_precopy *p, struct silt_precopy_result *result)

@@ -77,6 +77,9 @@ uint64_t precopy_now(const struct silt_precopy *p);
 /* An error of a callback that returned @ret. */
 int precopy_callback_failed(int64_t ret, const char *which);
 
+/* An error of an op, which has left a message if it is a sync engine's. */
+int precopy_op_failed(const struct silt_precopy *p, int64_t ret, const char *which);
+
 /* The consumer of a sync engine as ops. */
 void precopy_ops_of_sync(struct silt_precopy_ops *ops, struct silt_precopy *p);
 

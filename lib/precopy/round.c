@@ -140,7 +140,7 @@ static int send_block(struct silt_precopy *p, size_t block, struct lap *lap)
 		n = p->ops.take(p->ops.opaque, p->blocks[block].id, from, max, &first);
 		p->now.clear_ns += lap_ns(p, lap);
 		if (n <= 0)
-			return (int)n;
+			return n ? precopy_op_failed(p, n, "take") : 0;
 		ret = send_run(p, block, first, (uint64_t)n, lap);
 		if (ret < 0)
 			return ret;
@@ -213,7 +213,7 @@ int64_t precopy_count_dirty(struct silt_precopy *p)
 	for (i = 0; i < p->opt.nblocks; i++) {
 		ret = p->ops.dirty(p->ops.opaque, p->blocks[i].id, 0, p->blocks[i].pages);
 		if (ret < 0)
-			return ret;
+			return precopy_op_failed(p, ret, "dirty");
 		sum += ret;
 	}
 	return sum;
@@ -246,7 +246,7 @@ int precopy_round_sync(struct silt_precopy *p)
 	int ret = 0;
 
 	if (fresh < 0)
-		return (int)fresh;
+		return precopy_op_failed(p, fresh, "sync");
 	dirty = precopy_count_dirty(p);
 	if (dirty < 0)
 		return (int)dirty;
@@ -257,7 +257,7 @@ int precopy_round_sync(struct silt_precopy *p)
 		p->now.sync.size = sizeof(p->now.sync);
 		ret = p->ops.stats(p->ops.opaque, &p->now.sync);
 	}
-	return ret;
+	return ret < 0 ? precopy_op_failed(p, ret, "stats") : 0;
 }
 
 static void remember(struct silt_precopy *p)
