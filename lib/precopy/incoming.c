@@ -10,7 +10,10 @@
 #include "base/options.h"
 #include "precopy/incoming.h"
 
-_Static_assert(WIRE_MAX_PAGES_FRAME >= WIRE_MAX_HELLO, "a frame has room for HELLO");
+/* Room for the payload of any frame but STATE. */
+#define FRAME_BYTES ((WIRE_MAX_PAGES_FRAME + WIRE_PAGE - 1) / WIRE_PAGE * WIRE_PAGE)
+
+_Static_assert(FRAME_BYTES >= WIRE_MAX_HELLO, "a frame has room for HELLO");
 
 /* Room for device state is made in steps of at least this. */
 #define STATE_STEP UINT64_C(65536)
@@ -21,7 +24,7 @@ struct silt_incoming {
 	struct silt_incoming_monitor monitor;
 	struct silt_incoming_stats stats;
 	uint64_t max_state;
-	uint8_t *frame; /* room for the payload of any frame but STATE */
+	uint8_t *frame; /* FRAME_BYTES, from a page's begin to a page's end */
 	uint8_t *state;
 	uint64_t state_room;
 	bool ran;
@@ -73,16 +76,26 @@ static int take_hello(struct silt_incoming *in, const struct wire_header *header
 	return precopy_channel_send(&in->channel, WIRE_ACCEPT, NULL, 0, PRECOPY_MAY_CANCEL);
 }
 
+/*
+ * The data, which is last, ends where the room ends, and so each page of it is aligned: copies from
+ * elsewhere take twice as long. What is before it is in multiples of 8 bytes.
+ */
+static uint8_t *place_of_pages(const struct silt_incoming *in, uint32_t length)
+{
+	return in->frame + FRAME_BYTES - (length + 7) / 8 * 8;
+}
+
 static int take_pages(struct silt_incoming *in, const struct wire_header *header)
 {
-	int ret = read_payload(in, header, in->frame), checked = ret;
+	uint8_t *payload = place_of_pages(in, header->length);
+	int ret = read_payload(in, header, payload), checked = ret;
 
 	if (ret == -EBADMSG && SILT_FAULT(incoming_stored_unchecked))
 		checked = 0;
 	if (!checked)
-		checked = incoming_check_pages(&in->ram, in->frame, header->length);
+		checked = incoming_check_pages(&in->ram, payload, header->length);
 	if (!checked)
-		checked = incoming_store_pages(&in->ram, in->frame, &in->stats);
+		checked = incoming_store_pages(&in->ram, payload, &in->stats);
 	return ret < 0 ? ret : checked;
 }
 
@@ -282,7 +295,7 @@ static int set_up(struct silt_incoming *in, const struct silt_incoming_options *
 				opt->monitor.size, sizeof(opt->monitor));
 	in->monitor = opt->monitor;
 	in->max_state = opt->max_state ? opt->max_state : SILT_PRECOPY_MAX_STATE;
-	in->frame = malloc(WIRE_MAX_PAGES_FRAME);
+	in->frame = aligned_alloc(WIRE_PAGE, FRAME_BYTES);
 	if (!in->frame)
 		return silt_err(ENOMEM, "no memory for a frame");
 	ret = incoming_ram_create(&in->ram, opt->blocks, opt->nblocks);

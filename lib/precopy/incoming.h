@@ -30,7 +30,7 @@ struct incoming_ram {
 
 /*
  * What a payload says is checked as a whole before anything is done about it. These look at nothing
- * but their arguments; the payload is @length bytes, as many as its type may have.
+ * but their arguments; the payload is @length bytes, as many as its type may have, aligned to 8.
  */
 
 /*

@@ -14,7 +14,9 @@
  * A frame of pages: in front of the data, which has a place of its own, goes what is known only at
  * the end, so that the payload is in one piece.
  */
-#define TABLE_BYTES (sizeof(struct wire_pages) + WIRE_MAX_RUNS * sizeof(struct wire_run))
+#define TABLE_BYTES                                                                              \
+	((sizeof(struct wire_pages) + WIRE_MAX_RUNS * sizeof(struct wire_run) + WIRE_PAGE - 1) / \
+	 WIRE_PAGE * WIRE_PAGE)
 
 struct precopy_sender {
 	struct silt_precopy *p;
@@ -37,7 +39,8 @@ struct precopy_sender *precopy_sender_create(struct silt_precopy *p)
 		return NULL;
 	s->p = p;
 	s->channel = &p->channel;
-	s->frame = malloc(TABLE_BYTES + WIRE_MAX_DATA_PAGES * WIRE_PAGE);
+	/* Copies to where a page is not aligned take several times as long. */
+	s->frame = aligned_alloc(WIRE_PAGE, TABLE_BYTES + WIRE_MAX_DATA_PAGES * WIRE_PAGE);
 	if (s->frame)
 		return s;
 	free(s);
