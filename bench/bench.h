@@ -22,6 +22,7 @@ struct bench_blk_options {
 	const char *self; /* the silt binary */
 	const char *aio;  /* what silt blk is told to use */
 	const char *peer; /* qemu-storage-daemon, or NULL for none */
+	const char *only; /* loads whose names begin so, or NULL for all */
 	const char *dir;  /* where the image is made */
 	const char *json; /* write the result here, or NULL */
 	double seconds;	  /* about how long to measure */
@@ -39,6 +40,9 @@ struct bench_blk_options {
  * Blocks: for about opt->seconds.
  */
 int bench_blk(const struct bench_blk_options *opt);
+
+/* Whether there is a load whose name begins so. */
+bool bench_blk_has(const char *only);
 
 #define BENCH_SYNC_MAX_THREADS 64
 

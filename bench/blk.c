@@ -33,14 +33,36 @@ struct contest {
 	double cpu_us[BENCH_MAX_BACKENDS][BENCH_BLK_MAX_ROUNDS];
 };
 
-static const struct {
+static const struct blk_load {
+	const char *name;
 	unsigned int depth;
 	uint32_t bytes;
 	bool write;
 } loads[BENCH_BLK_ROWS] = {
-	{1, 4096, false},  {1, 4096, true},  {1, 65536, false},	 {1, 65536, true},
-	{32, 4096, false}, {32, 4096, true}, {32, 65536, false}, {32, 65536, true},
+	{"read-4k/1", 1, 4096, false},	   {"write-4k/1", 1, 4096, true},
+	{"read-64k/1", 1, 65536, false},   {"write-64k/1", 1, 65536, true},
+	{"read-4k/32", 32, 4096, false},   {"write-4k/32", 32, 4096, true},
+	{"read-64k/32", 32, 65536, false}, {"write-64k/32", 32, 65536, true},
 };
+
+static bool wanted(const struct blk_load *load, const char *only)
+{
+	return !only || !strncmp(load->name, only, strlen(only));
+}
+
+static unsigned int count_loads(const char *only)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < BENCH_BLK_ROWS; i++)
+		n += wanted(&loads[i], only);
+	return n;
+}
+
+bool bench_blk_has(const char *only)
+{
+	return count_loads(only);
+}
 
 /* ---- The image ------------------------------------------------------------------------------- */
 
@@ -320,17 +342,20 @@ static int run_row(struct contest *c, struct blk_row *row)
 static int run_all(struct contest *c)
 {
 	struct blk_result *r = &c->result;
-	unsigned int slices = BENCH_BLK_ROWS * r->opt->rounds * r->nbackends;
+	unsigned int slices = count_loads(r->opt->only) * r->opt->rounds * r->nbackends;
 	int ret = 0;
 
 	r->slice_s = r->opt->seconds / (r->opt->log_cost ? 2 * slices : slices);
-	for (; !ret && r->nrows < BENCH_BLK_ROWS; r->nrows++) {
+	for (unsigned int i = 0; !ret && i < BENCH_BLK_ROWS; i++) {
 		struct blk_row *row = &r->rows[r->nrows];
 
-		row->depth = loads[r->nrows].depth;
-		row->bytes = loads[r->nrows].bytes;
-		row->write = loads[r->nrows].write;
+		if (!wanted(&loads[i], r->opt->only))
+			continue;
+		row->depth = loads[i].depth;
+		row->bytes = loads[i].bytes;
+		row->write = loads[i].write;
 		ret = run_row(c, row);
+		r->nrows++;
 	}
 	if (r->opt->progress)
 		fputs("\r\x1b[K", stderr);

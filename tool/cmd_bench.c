@@ -21,6 +21,7 @@ static const char usage[] =
 	"same driver, in rounds that take turns. Requests are random, 4 KiB and 64 KiB, reads and\n"
 	"writes, one and 32 at a time.\n"
 	"\n"
+	"  --only=PREFIX only the loads whose names begin so, as read-4k/1 or write-64k/32\n"
 	"  --seconds=N   about how long to measure in all (default 40)\n"
 	"  --rounds=N    rounds for each backend and load (1 to 64; default 5)\n"
 	"  --wait=HOW    how the driver waits for answers: poll (default), or call, which\n"
@@ -40,7 +41,8 @@ static const char usage[] =
 	"  silt bench blk --log-cost --seconds=100\n";
 
 enum {
-	OPT_SECONDS = 256,
+	OPT_ONLY = 256,
+	OPT_SECONDS,
 	OPT_ROUNDS,
 	OPT_WAIT,
 	OPT_LOG,
@@ -53,6 +55,7 @@ enum {
 };
 
 static const struct option options[] = {
+	{"only", required_argument, NULL, OPT_ONLY},
 	{"seconds", required_argument, NULL, OPT_SECONDS},
 	{"rounds", required_argument, NULL, OPT_ROUNDS},
 	{"wait", required_argument, NULL, OPT_WAIT},
@@ -104,6 +107,11 @@ static int parse_option(int c, char **argv, struct bench_blk_options *opt)
 	uint64_t n;
 
 	switch (c) {
+	case OPT_ONLY:
+		opt->only = optarg;
+		if (!bench_blk_has(optarg))
+			return tool_usage_error("bench", "--only=%s: no load begins so", optarg);
+		return GO_ON;
 	case OPT_SECONDS:
 		if (!tool_parse_uint("bench", "--seconds", optarg, 1, 86400, &n))
 			return TOOL_USAGE;

@@ -361,24 +361,26 @@ static void mark_entries(struct silt_virtq *vq)
 }
 
 /*
- * A used ring inside one page has one bit, whatever was stored. Where faults are made that drop
- * some of its marks they must be apart.
+ * Entries in the page that the used ring begins in have the index's bit. Where faults are made that
+ * drop some of the marks they must be apart.
  */
-static bool used_is_one_page(const struct silt_virtq *vq)
+static bool published_in_one_page(const struct silt_virtq *vq)
 {
 #ifdef SILT_MUTANTS
 	(void)vq;
 	return false;
 #else
-	return vq->used_gpa % SILT_LOG_PAGE_SIZE + silt_virtq_used_size(vq->ring.num) <=
-	       SILT_LOG_PAGE_SIZE;
+	unsigned int end = silt_ring_slot(&vq->ring, vq->used_idx) + vq->nstaged;
+	uint64_t size = SILT_USED_ENTRY(end < vq->ring.num ? end : vq->ring.num);
+
+	return vq->used_gpa % SILT_LOG_PAGE_SIZE + size <= SILT_LOG_PAGE_SIZE;
 #endif
 }
 
 /* Entries and index. */
 static void mark_published(struct silt_virtq *vq)
 {
-	if (vq->log_used && used_is_one_page(vq)) {
+	if (vq->log_used && published_in_one_page(vq)) {
 		silt_log_write_now(&vq->writer, vq->used_gpa, sizeof(vq->ring.used->idx));
 		return;
 	}
