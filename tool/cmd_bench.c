@@ -16,6 +16,7 @@ static const char usage[] =
 	"Usage: silt bench blk [OPTION]...\n"
 	"       silt bench sync [OPTION]... (see silt bench sync --help)\n"
 	"       silt bench log [OPTION]... (see silt bench log --help)\n"
+	"       silt bench precopy [OPTION]... (see silt bench precopy --help)\n"
 	"\n"
 	"Measure silt blk against qemu-storage-daemon, if that is installed: the same image, the\n"
 	"same driver, in rounds that take turns. Requests are random, 4 KiB and 64 KiB, reads and\n"
@@ -203,8 +204,10 @@ int cmd_bench(int argc, char **argv)
 		return bench_sync_command(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "log"))
 		return bench_log_command(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "precopy"))
+		return bench_precopy_command(argc - 1, argv + 1);
 	if (argc < 2 || strcmp(argv[1], "blk") != 0)
-		return tool_usage_error("bench", "which benchmark? There are: blk, log, sync");
+		return tool_usage_error("bench", "which benchmark? There are: blk, log, precopy, sync");
 	argc--;
 	argv++;
 	while ((c = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {

@@ -20,8 +20,9 @@ enum tool_exit {
  * call each other's helpers but never exit().
  */
 int cmd_bench(int argc, char **argv);
-int bench_sync_command(int argc, char **argv); /* silt bench sync */
-int bench_log_command(int argc, char **argv);  /* silt bench log */
+int bench_sync_command(int argc, char **argv);	  /* silt bench sync */
+int bench_log_command(int argc, char **argv);	  /* silt bench log */
+int bench_precopy_command(int argc, char **argv); /* silt bench precopy */
 int cmd_blk(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 
