@@ -207,7 +207,8 @@ int cmd_bench(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "precopy"))
 		return bench_precopy_command(argc - 1, argv + 1);
 	if (argc < 2 || strcmp(argv[1], "blk") != 0)
-		return tool_usage_error("bench", "which benchmark? There are: blk, log, precopy, sync");
+		return tool_usage_error("bench",
+					"which benchmark? There are: blk, log, precopy, sync");
 	argc--;
 	argv++;
 	while ((c = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
