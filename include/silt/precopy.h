@@ -54,6 +54,9 @@ SILT_BEGIN_DECLS
  * How bytes come and go: a connected stream socket, or, where @write is not NULL, a pair of
  * functions (TLS, compression, a monitor's own multiplexer).
  *
+ * A TCP socket wants TCP_NODELAY: without it, what is to be answered is held back for up to 40 ms,
+ * again and again in the downtime.
+ *
  * @write takes at least one byte and returns how many, or -errno. If it fails, nothing of what it
  * was given in this call may ever reach the peer: where it cannot know, it claims success and fails
  * later. @read returns how many bytes it put into @buf, at least 1, 0 at the end of the stream, or
