@@ -1037,7 +1037,7 @@ static void silence_ipv6(const char *interface)
 }
 
 /* A tap in a network namespace of its own: only this program sends there. */
-static int tap_open(struct ifreq *interface)
+static int tap_open(struct rig *rig, struct ifreq *interface)
 {
 	int header = VNET_HEADER, size = 64 << 20, on = 1, tap, control;
 
@@ -1060,7 +1060,7 @@ static int tap_open(struct ifreq *interface)
 	must(setsockopt(control, SOL_PACKET, PACKET_QDISC_BYPASS, &on, sizeof(on)),
 	     "PACKET_QDISC_BYPASS");
 	must(ioctl(control, SIOCGIFINDEX, interface), "SIOCGIFINDEX");
-	the_rig.feeder = control;
+	rig->feeder = control;
 	return tap;
 }
 
@@ -1069,7 +1069,7 @@ static void net_rx_start(struct rig *rig)
 	struct vhost_vring_file backend = {.index = rig->device->queue};
 	struct ifreq interface;
 
-	backend.fd = tap_open(&interface);
+	backend.fd = tap_open(rig, &interface);
 	rig->tap = (struct sockaddr_ll){
 		.sll_family = AF_PACKET,
 		.sll_ifindex = interface.ifr_ifindex,
@@ -2328,6 +2328,17 @@ static void usage(FILE *to)
 		option_count);
 }
 
+static const char *device_argument(const char *name)
+{
+	const struct device *device;
+
+	for (device = devices; device < devices + ARRAY_SIZE(devices); device++)
+		if (!strcmp(name, device->name))
+			return name;
+	fprintf(stderr, "vhost_dirty_log: no such device: %s\n", name);
+	exit(KSFT_FAIL);
+}
+
 static uint64_t number_argument(const char *text)
 {
 	char *rest;
@@ -2363,7 +2374,7 @@ static void parse_options(int argc, char **argv)
 			option_count = number_argument(optarg);
 			break;
 		case 'd':
-			option_device = optarg;
+			option_device = device_argument(optarg);
 			break;
 		case 'o':
 			option_only = optarg;
