@@ -68,17 +68,17 @@
 #define STUCK_SECONDS 90
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b)                                \
-	({                                       \
-		__typeof__(a) first = (a);       \
-		__typeof__(b) second = (b);      \
-		first < second ? first : second; \
+#define MIN(a, b)                       \
+	({                              \
+		__typeof__(a) _a = (a); \
+		__typeof__(b) _b = (b); \
+		_a < _b ? _a : _b;      \
 	})
-#define MAX(a, b)                                \
-	({                                       \
-		__typeof__(a) first = (a);       \
-		__typeof__(b) second = (b);      \
-		first > second ? first : second; \
+#define MAX(a, b)                       \
+	({                              \
+		__typeof__(a) _a = (a); \
+		__typeof__(b) _b = (b); \
+		_a > _b ? _a : _b;      \
 	})
 #define BIT_ULL(n) (1ULL << (n))
 
@@ -925,42 +925,51 @@ static void vsock_tx_start(struct rig *rig)
 	vsock_packet(rig, VIRTIO_VSOCK_OP_RST, VMADDR_CID_HOST + 1);
 }
 
-/* The host calls and the guest answers; from then on the host has much to send. */
-static void vsock_rx_start(struct rig *rig)
+static void vsock_call(struct rig *rig)
 {
-	struct sockaddr_vm address = {.svm_family = AF_VSOCK, .svm_port = 1024};
-	struct virtio_vsock_hdr *call;
-	struct pollfd connected = {.events = POLLOUT};
-	struct virtio_vsock_hdr *answer = (void *)(rig->control + PACKET_AT);
+	struct sockaddr_vm guest = {
+		.svm_family = AF_VSOCK,
+		.svm_port = 1024,
+		.svm_cid = rig->cid,
+	};
 	uint64_t space = VSOCK_WINDOW;
-	unsigned int id;
-	int error = 0;
-	socklen_t size = sizeof(error);
+	int fd = must(socket(AF_VSOCK, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), "vsock");
 
-	vsock_run(rig);
-	rig->feeder = must(socket(AF_VSOCK, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0),
-			   "socket of vsock");
-	must(setsockopt(rig->feeder, AF_VSOCK, SO_VM_SOCKETS_BUFFER_MAX_SIZE, &space,
-			sizeof(space)),
+	must(setsockopt(fd, AF_VSOCK, SO_VM_SOCKETS_BUFFER_MAX_SIZE, &space, sizeof(space)),
 	     "SO_VM_SOCKETS_BUFFER_MAX_SIZE");
-	must(setsockopt(rig->feeder, AF_VSOCK, SO_VM_SOCKETS_BUFFER_SIZE, &space, sizeof(space)),
+	must(setsockopt(fd, AF_VSOCK, SO_VM_SOCKETS_BUFFER_SIZE, &space, sizeof(space)),
 	     "SO_VM_SOCKETS_BUFFER_SIZE");
-	address.svm_cid = rig->cid;
-	if (connect(rig->feeder, (struct sockaddr *)&address, sizeof(address)) == 0 ||
-	    errno != EINPROGRESS)
+	if (connect(fd, (struct sockaddr *)&guest, sizeof(guest)) == 0 || errno != EINPROGRESS)
 		fail("connect to the guest: %s", strerror(errno));
+	rig->feeder = fd;
+}
 
-	call = (void *)(rig->data + data_page_at(rig, 0) * PAGE);
+static void vsock_answer(struct rig *rig)
+{
+	struct virtio_vsock_hdr *answer = (void *)(rig->control + PACKET_AT);
+	const struct virtio_vsock_hdr *call = (void *)(rig->data + data_page_at(rig, 0) * PAGE);
+	unsigned int id;
+
 	id = add_desc(&rig->queue, device_address(rig, 0), PAGE, VRING_DESC_F_WRITE);
 	add_head(&rig->queue, 0, id);
 	publish(&rig->queue, 1);
 	complete(rig, &rig->queue);
 	rig->queue.taken = rig->queue.published;
-
 	answer->src_port = call->dst_port;
 	answer->dst_port = call->src_port;
 	vsock_say(rig, VIRTIO_VSOCK_OP_RESPONSE);
+}
 
+/* The host calls and the guest answers; from then on the host has much to send. */
+static void vsock_rx_start(struct rig *rig)
+{
+	struct pollfd connected = {.events = POLLOUT};
+	int error = 0;
+	socklen_t size = sizeof(error);
+
+	vsock_run(rig);
+	vsock_call(rig);
+	vsock_answer(rig);
 	connected.fd = rig->feeder;
 	if (poll(&connected, 1, WAIT_SECONDS * 1000) != 1)
 		fail("no connection to the guest within %d s", WAIT_SECONDS);
