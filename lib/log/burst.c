@@ -5,32 +5,38 @@
 /* Words in a row whose marks are put together: those of 16 MiB of guest memory. */
 #define NEAR 64
 
-/* What is to be set of a burst: near the word that it begins with, bits are collected. */
+/*
+ * What is to be set of a burst: near the word that it begins with, bits are collected. All that
+ * works on it is inlined, so that most of it is in registers.
+ */
 struct burst {
 	struct silt_log_writer *w;
-	bool look;		 /* set only what is missing */
-	uint32_t looked, missed; /* words */
-	uint32_t empty;		 /* ranges */
-	uint64_t first;		 /* of the near words */
-	uint64_t used;		 /* those that have bits */
-	uint64_t masks[NEAR];	 /* theirs */
+	bool look;	       /* set only what is missing */
+	uint32_t looked, done; /* words, and those of them that were set */
+	uint64_t first;	       /* of the near words */
+	uint64_t used;	       /* those that have bits */
+	uint64_t masks[NEAR];  /* theirs */
 };
 
-static inline void set(struct burst *b, uint64_t word, uint64_t mask)
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE void set(struct burst *b, uint64_t word, uint64_t mask)
 {
+	uint64_t *p = b->w->whole + word;
+
 	b->looked++;
-	if (b->look && !silt_log_missing(b->w->whole + word, mask))
+	if (b->look && !silt_log_missing(p, mask))
 		return;
-	b->missed++;
-	silt_log_or_word(b->w, b->w->whole + word, mask);
+	if (silt_access_or64(p, mask))
+		b->done++;
+	else
+		silt_log_count_fault(b->w);
 }
 
-static inline void add(struct burst *b, uint64_t word, uint64_t mask)
+INLINE void add(struct burst *b, uint64_t word, uint64_t mask)
 {
 	uint64_t near = word - b->first, bit = UINT64_C(1) << near % NEAR;
 
-	if (!mask)
-		return;
 	if (near >= NEAR) {
 		set(b, word, mask);
 		return;
@@ -40,10 +46,10 @@ static inline void add(struct burst *b, uint64_t word, uint64_t mask)
 }
 
 /* A range that goes on into the next word. Return: false if it is not of that kind. */
-static bool add_two(struct burst *b, uint64_t gpa, uint64_t len)
+INLINE bool add_two(struct burst *b, const struct silt_log_pending *p)
 {
 	const struct silt_log_writer *w = b->w;
-	uint64_t at = gpa - w->start, end = at + (len - 1);
+	uint64_t at = p->gpa - w->start, end = at + (p->len - 1);
 	uint64_t first = at >> SILT_LOG_PAGE_SHIFT, last = end >> SILT_LOG_PAGE_SHIFT;
 
 	if (at >= w->size || end >= w->size || last / 64 != first / 64 + 1)
@@ -54,19 +60,53 @@ static bool add_two(struct burst *b, uint64_t gpa, uint64_t len)
 	return true;
 }
 
-/* A range that is not inside a whole word. */
-static __attribute__((noinline)) void add_odd(struct burst *b, uint64_t gpa, uint64_t len)
+/* Ranges that are not inside a whole word, a bit for each. Return: how many are empty. */
+INLINE uint32_t add_odd(struct burst *b, uint64_t odd)
 {
-	if (!len) {
-		b->empty++;
-	} else if (!add_two(b, gpa, len)) {
-		if (!b->look)
-			silt_fence();
-		silt_log_mark_range(b->w, gpa, len);
+	uint32_t empty = 0;
+
+	for (; odd; odd &= odd - 1) {
+		const struct silt_log_pending *p = &b->w->pending[__builtin_ctzll(odd)];
+
+		if (!p->len) {
+			empty++;
+		} else if (!add_two(b, p)) {
+			if (!b->look)
+				silt_fence();
+			silt_log_mark_range(b->w, p->gpa, p->len);
+		}
 	}
+	return empty;
 }
 
-static void set_collected(struct burst *b)
+/* Return: a bit for each range that is not inside a whole word. */
+INLINE uint64_t add_whole(struct burst *b, uint32_t n)
+{
+	uint64_t word, mask, last = 0, masks = 0, odd = 0;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		const struct silt_log_pending *p = &b->w->pending[i];
+
+		if (__builtin_expect(!silt_log_in_word(b->w, p->gpa, p->len, &word, &mask), 0)) {
+			odd |= UINT64_C(1) << i;
+			continue;
+		}
+		/* Those of one word that follow each other do not wait for memory. */
+		if (word != last) {
+			if (masks)
+				add(b, last, masks);
+			last = word;
+			masks = 0;
+		}
+		masks |= mask;
+	}
+	if (masks)
+		add(b, last, masks);
+	return odd;
+}
+
+INLINE void set_collected(struct burst *b)
 {
 	for (; b->used; b->used &= b->used - 1) {
 		uint64_t near = (uint64_t)__builtin_ctzll(b->used);
@@ -75,47 +115,23 @@ static void set_collected(struct burst *b)
 	}
 }
 
-/* A burst that looked for more than it missed by far has hit. */
-static uint32_t count_burst(uint32_t misses, const struct burst *b)
-{
-	if (!b->look)
-		return misses + 1;
-	return silt_log_misses(misses, 4 * b->missed > b->looked);
-}
-
 /* Mark @n pending ranges. With a @look a full fence stands before the call. */
 static __attribute__((noinline)) void mark_burst(struct silt_log_writer *w, uint32_t n, bool look)
 {
-	uint64_t start = (w->pending[0].gpa - w->start) / SILT_LOG_WORD_SIZE, last = start,
-		 masks = 0;
 	struct burst b;
-	uint64_t word, mask;
-	uint32_t i;
+	uint32_t empty;
 
 	b.w = w;
 	b.look = look;
-	b.looked = b.missed = b.empty = 0;
-	b.first = start - NEAR / 2;
+	b.looked = b.done = 0;
+	b.first = (w->pending[0].gpa - w->start) / SILT_LOG_WORD_SIZE - NEAR / 2;
 	b.used = 0;
-	for (i = 0; i < n; i++) {
-		if (__builtin_expect(!silt_log_in_word(w, w->pending[i].gpa, w->pending[i].len,
-						       &word, &mask),
-				     0)) {
-			add_odd(&b, w->pending[i].gpa, w->pending[i].len);
-			continue;
-		}
-		/* Those of one word that follow each other do not wait for memory. */
-		if (word != last) {
-			add(&b, last, masks);
-			last = word;
-			masks = 0;
-		}
-		masks |= mask;
-	}
-	add(&b, last, masks);
+	empty = add_odd(&b, add_whole(&b, n));
 	set_collected(&b);
-	silt_log_count(&w->count.writes, n - b.empty);
-	w->misses = count_burst(w->misses, &b);
+	silt_log_count(&w->count.writes, n - empty);
+	silt_log_count(&w->count.words, b.done);
+	/* A burst that has looked for far more than it missed has hit. */
+	w->misses = look ? silt_log_misses(w->misses, 4 * b.done > b.looked) : w->misses + 1;
 }
 
 /* Of a few it does not pay to find those of the same word. A full fence stands before the call. */
