@@ -16,6 +16,7 @@ enum log_variant_id {
 	LOG_CACHE,
 	LOG_RANGE,
 	LOG_PLAIN,
+	LOG_LOAD,
 	LOG_NONE,
 	LOG_VARIANTS
 };

@@ -183,10 +183,11 @@ static inline void silt_log_write(struct silt_log_writer *w, uint64_t gpa, uint6
  * silt_log_flush() - set all pending marks in the log
  *
  * One full fence stands between the stores made before the call and the first look at the log, so
- * that words whose bits are set already need no locked instruction. When it returns, every mark
- * is in the log and ordered before whatever the caller stores next with release order. If the log
- * faults (its file was truncated), the fault is counted, the log gets SILT_LOG_FAULTED, and the
- * marks that could not be set are lost with that log: its owner marks everything in the next one.
+ * that words whose bits are set already need no locked instruction; where bits are missing again
+ * and again they are set without a look, which needs none. When it returns, every mark is in the
+ * log and ordered before whatever the caller stores next with release order. If the log faults (its
+ * file was truncated), the fault is counted, the log gets SILT_LOG_FAULTED, and the marks that
+ * could not be set are lost with that log: its owner marks everything in the next one.
  *
  * Thread: the queue's. Owns: nothing. Blocks: never.
  */

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 silt = os.path.abspath(sys.argv[1])
-VARIANTS = ["silt", "byte", "word", "cache", "range", "plain", "none"]
+VARIANTS = ["silt", "byte", "word", "cache", "range", "plain", "load", "none"]
 SAFE = VARIANTS[1:5]
 CASES = {f"{name}/{burst}" for burst in (1, 32) for name in (
     "hot-page", "line-64", "pages-1024", "stream", "random-64g", "random-1t", "64k-hot",
