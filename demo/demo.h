@@ -36,7 +36,7 @@ struct demo_options {
 	uint32_t after_ms;     /* and at the destination before it is checked */
 	unsigned int attempts; /* a migration that fails is tried again, so many in all */
 	struct silt_precopy_goals goals;
-	uint64_t timeout_ms; /* the peer stands still for so long */
+	uint64_t timeout_ms; /* the peer stands still for so long, or does not ask */
 	const char *to;	     /* HOST:PORT; NULL: start the destination */
 	const char *listen;  /* [HOST]:PORT, or NULL */
 	int fd;		     /* a listening socket in its place, or -1 */

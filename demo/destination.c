@@ -13,10 +13,6 @@
 #include "demo/link.h"
 #include "guest/pace.h"
 
-#define HELLO_MS 30000
-/* A source that lost the connection asks within this time, or never. */
-#define ASKED_MS 30000
-
 struct destination {
 	const struct demo_options *opt;
 	int listener;
@@ -137,7 +133,7 @@ static int compare(const struct destination *d, int fd)
 	int ret = link_write(fd, &d->outcome, sizeof(d->outcome));
 
 	if (ret >= 0)
-		ret = link_read(fd, &verdict, sizeof(verdict), HELLO_MS);
+		ret = link_read(fd, &verdict, sizeof(verdict), (int)d->opt->timeout_ms);
 	return ret < 0 ? ret : verdict.equal;
 }
 
@@ -149,7 +145,7 @@ static int tell_one(const struct destination *d, int timeout_ms)
 
 	if (fd < 0)
 		return fd;
-	ret = link_read_hello(fd, &hello, HELLO_MS);
+	ret = link_read_hello(fd, &hello, (int)d->opt->timeout_ms);
 	if (ret >= 0 && hello.purpose == LINK_ASK && hello.guest == d->hello.guest) {
 		answer(fd, 0, d->started);
 		ret = compare(d, fd);
@@ -161,10 +157,10 @@ static int tell_one(const struct destination *d, int timeout_ms)
 	return ret;
 }
 
-/* The connection was lost: the source asks where the guest is. */
+/* The connection was lost: the source asks within the timeout where the guest is, or never. */
 static int tell_source(const struct destination *d)
 {
-	uint64_t end = pace_now_ns() + ASKED_MS * UINT64_C(1000000), now;
+	uint64_t end = pace_now_ns() + d->opt->timeout_ms * UINT64_C(1000000), now;
 	int ret = -EAGAIN;
 
 	while (ret < 0 && (now = pace_now_ns()) < end)
@@ -229,7 +225,7 @@ static int await_source(struct destination *d)
 		d->fd = link_accept(d->listener, -1);
 		if (d->fd < 0)
 			return d->fd;
-		ret = link_read_hello(d->fd, &d->hello, HELLO_MS);
+		ret = link_read_hello(d->fd, &d->hello, (int)d->opt->timeout_ms);
 		if (ret >= 0 && d->hello.purpose == LINK_MIGRATE)
 			return 0;
 		if (ret >= 0)

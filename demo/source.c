@@ -15,7 +15,6 @@
 #include "guest/guest.h"
 #include "guest/pace.h"
 
-#define ANSWER_MS  30000
 #define OUTCOME_MS 300000
 #define ASKS	   10
 
@@ -90,7 +89,7 @@ static int greet(struct source *s)
 	struct link_answer answer;
 
 	s->hello.purpose = LINK_MIGRATE;
-	return link_greet(s->fd, &s->hello, &answer, ANSWER_MS);
+	return link_greet(s->fd, &s->hello, &answer, (int)s->opt->timeout_ms);
 }
 
 static int connect_there(struct source *s)
@@ -133,7 +132,7 @@ int source_ask(struct source *s)
 	hello.purpose = LINK_ASK;
 	for (i = 0; i < ASKS; i++) {
 		fd = link_connect(s->where);
-		ret = fd < 0 ? fd : link_greet(fd, &hello, &answer, ANSWER_MS);
+		ret = fd < 0 ? fd : link_greet(fd, &hello, &answer, (int)s->opt->timeout_ms);
 		if (ret >= 0 && answer.has_guest) {
 			close(s->fd);
 			s->fd = fd;
@@ -148,6 +147,17 @@ int source_ask(struct source *s)
 	return ret;
 }
 
+/* Also over a new connection, if this one is lost. */
+static int read_outcome(struct source *s)
+{
+	struct link_outcome *there = &s->report.there;
+	int ret = link_read(s->fd, there, sizeof(*there), OUTCOME_MS);
+
+	if (ret < 0 && !source_ask(s))
+		ret = link_read(s->fd, there, sizeof(*there), OUTCOME_MS);
+	return ret;
+}
+
 /* What both have, now that the guest runs there. */
 static int compare(struct source *s, enum demo_outcome *outcome)
 {
@@ -156,7 +166,7 @@ static int compare(struct source *s, enum demo_outcome *outcome)
 	int ret = ram_hash(&s->machine.ram, &s->report.source_hash);
 
 	if (ret >= 0)
-		ret = link_read(s->fd, there, sizeof(*there), OUTCOME_MS);
+		ret = read_outcome(s);
 	if (ret < 0)
 		return ret;
 	there->text[sizeof(there->text) - 1] = '\0';

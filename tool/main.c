@@ -14,6 +14,7 @@ static const struct command {
 } commands[] = {
 	{"blk", cmd_blk, "serve a disk image to a virtual machine over vhost-user"},
 	{"check", cmd_check, "prove that a vhost-user backend logs every page it writes"},
+	{"demo", cmd_demo, "migrate a small guest while it runs, and compare"},
 	{"bench", cmd_bench, "measure silt against its peers"},
 };
 

@@ -25,6 +25,7 @@ int bench_log_command(int argc, char **argv);	  /* silt bench log */
 int bench_precopy_command(int argc, char **argv); /* silt bench precopy */
 int cmd_blk(int argc, char **argv);
 int cmd_check(int argc, char **argv);
+int cmd_demo(int argc, char **argv);
 
 /* Print "silt CMD: message" and where help is found. Return: TOOL_USAGE. */
 int tool_usage_error(const char *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
