@@ -27,6 +27,7 @@ struct silt_precopy_state {
 	uint8_t *data;
 	size_t used, room;
 	uint64_t max;
+	struct silt_failure failure; /* that a callback may hand on */
 };
 
 /* Pages that the destination is to be told of: they need not arrive. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,21 +27,27 @@ static int grow(struct silt_precopy_state *s, size_t need)
 	return 0;
 }
 
-int silt_precopy_state_write(struct silt_precopy_state *s, const void *buf, size_t n)
+static int append(struct silt_precopy_state *s, const void *buf, size_t n)
 {
 	int ret;
 
 	if (n > s->max - s->used)
-		return silt_err(EFBIG, "device state of more than %zu + %zu bytes, at most %llu",
-				s->used, n, (unsigned long long)s->max);
-	if (!n)
-		return 0;
+		return silt_err(EFBIG, "device state of %zu + %zu bytes, at most %" PRIu64, s->used,
+				n, s->max);
 	ret = grow(s, s->used + n);
 	if (ret < 0)
 		return ret;
 	memcpy(s->data + s->used, buf, n);
 	s->used += n;
 	return 0;
+}
+
+int silt_precopy_state_write(struct silt_precopy_state *s, const void *buf, size_t n)
+{
+	int ret = n ? append(s, buf, n) : 0;
+
+	silt_failure_note(&s->failure, ret);
+	return ret;
 }
 
 /* Nanoseconds since the last one. */
@@ -67,8 +74,9 @@ static int save(struct silt_precopy *p)
 	const struct silt_precopy_monitor *m = &p->opt.monitor;
 	int ret;
 
-	p->state.used = 0;
 	ret = m->save ? m->save(m->opaque, &p->state) : 0;
+	if (ret < 0 && ret == p->state.failure.ret)
+		return silt_failure_tell(&p->state.failure);
 	return ret < 0 ? precopy_callback_failed(ret, "save") : 0;
 }
 

@@ -48,6 +48,7 @@ static jmp_buf cmocka_skipped;
 #define assert_ptr_equal(a, b)	     assert_true((const void *)(a) == (const void *)(b))
 #define assert_ptr_not_equal(a, b)   assert_true((const void *)(a) != (const void *)(b))
 #define assert_int_not_equal(a, b)   assert_true((uint64_t)(a) != (uint64_t)(b))
+#define assert_string_equal(a, b)    assert_true(!strcmp(a, b))
 #define assert_memory_equal(a, b, n) assert_true(!memcmp(a, b, n))
 #define assert_int_equal(a, b)                                                                     \
 	do {                                                                                       \
