@@ -14,6 +14,11 @@ static double ms(uint64_t ns)
 	return (double)ns / 1e6;
 }
 
+static double us(uint64_t ns)
+{
+	return (double)ns / 1e3;
+}
+
 static double mib(uint64_t bytes)
 {
 	return (double)bytes / (1 << 20);
@@ -37,10 +42,10 @@ void report_show_start(const struct report *r)
 
 static void show_heading(void)
 {
-	printf("                         |  sync: ms, and its steps         |                       "
-	       "|\n"
-	       "round    pages     zero  |   all   get merge   log  watch   | clears ms  send ms  "
-	       "MiB/s | dirtied  dirty/s | pause now: ms  verdict\n");
+	printf("                         |   sync, us, and its steps         |    ms of               "
+	       "|                  | paused\n"
+	       "round    pages     zero  |    all    get  merge    log  watch | clears   send  MiB/s "
+	       "| dirtied  dirty/s | now: ms  verdict\n");
 }
 
 static void show_verdict(const struct silt_precopy_round *round)
@@ -80,11 +85,12 @@ void report_show_round(const struct report *r, const struct silt_precopy_round *
 		return;
 	if (round->round == 1)
 		show_heading();
-	printf("%5" PRIu64 " %8" PRIu64 " %8" PRIu64 "  | %5.1f %5.1f %5.1f %5.2f %6.1f   | %9.1f "
-	       "%8.0f %6.0f | %7" PRIu64 " %8.0f | %13.0f  ",
-	       round->round, round->pages, round->zero_pages, ms(round->sync_ns), ms(s->get_ns),
-	       ms(s->merge_ns + s->misaligned_ns), ms(s->log_ns),
-	       ms(s->pagemap_ns + s->own_ns + s->ring_ns), ms(round->clear_ns), ms(round->send_ns),
+	printf("%5" PRIu64 " %8" PRIu64 " %8" PRIu64
+	       "  | %6.0f %6.0f %6.0f %6.0f %6.0f | %6.1f %6.0f "
+	       "%6.0f | %7" PRIu64 " %8.0f | %7.0f  ",
+	       round->round, round->pages, round->zero_pages, us(round->sync_ns), us(s->get_ns),
+	       us(s->merge_ns + s->misaligned_ns), us(s->log_ns),
+	       us(s->pagemap_ns + s->own_ns + s->ring_ns), ms(round->clear_ns), ms(round->send_ns),
 	       seconds > 0 ? mib(round->bytes) / seconds : 0.0, round->new_pages,
 	       round->forecast.dirty_rate, ms(round->forecast.now_ns));
 	show_verdict(round);

@@ -61,7 +61,7 @@ function show_convergence() {
 	const goal = shown.map(() => data.goals.downtime_ms);
 	const options = {
 		width: WIDTH, height: 320,
-		scales: {x: {time: false}, y: {distr: 3}},
+		scales: {x: {time: false, range: (u, low, high) => [0, high || 1]}, y: {distr: 3}},
 		axes: [{label: "seconds since the migration began"}, {label: "ms of downtime", size: 70}],
 		series: [
 			{label: "s", value: (u, v) => v === null ? "" : number(v, 2)},
@@ -104,10 +104,15 @@ function show_steps() {
 	const keys = Object.keys(names);
 	const used = keys.filter((key) => rows.some((row) => row.sync[key] > 0));
 
-	stacked("steps", used.map((key) => names[key]).concat("clears"),
-		used.map((key) => colours[keys.indexOf(key)]).concat("#bbb"),
-		used.map((key) => rows.map((row) => row.sync[key])).concat(
-			[rows.map((row) => row.clear_ms)]), "ms");
+	stacked("steps", used.map((key) => names[key]), used.map((key) => colours[keys.indexOf(key)]),
+		used.map((key) => rows.map((row) => row.sync[key] * 1000)), "µs");
+}
+
+function show_time() {
+	stacked("time", ["sync", "clears", "copy, zero pages, checksums", "sending"],
+		["#0072b2", "#d55e00", "#a6cee3", "#ccc"],
+		[(row) => row.sync.total_ms, (row) => row.clear_ms, (row) => row.scan_ms,
+			(row) => row.send_ms].map((of) => rows.map(of)), "ms");
 }
 
 function show_pages() {
@@ -182,16 +187,18 @@ function draw_addresses(context, left, width, top) {
 	let block = null, owner = null, free = 0;
 
 	context.fillStyle = "#555";
+	context.textAlign = "left";
 	data.columns.forEach((column, x) => {
 		const at = left + x * width;
 
 		if (column.block === block && column.owner === owner)
 			return;
 		if (at >= free) {
-			const text = column.block !== block ? `${column.block}, ${column.owner}` : column.owner;
+			const text = x && column.block !== block ? column.block : column.owner;
+			const size = context.measureText(text).width;
 
-			context.fillText(text, at + 2, top + 16);
-			free = at + context.measureText(text).width + 8;
+			context.fillText(text, Math.min(at + 3, WIDTH - size - 2), top + 16);
+			free = at + size + 8;
 		}
 		context.fillRect(at, top, 1, 20);
 		block = column.block;
@@ -205,4 +212,5 @@ show_figures();
 show_convergence();
 show_heat();
 show_steps();
+show_time();
 show_pages();

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """silt demo: migrations that work, and migrations that are broken off anywhere.
 
-    demo.py SILT kvm|threads COUNT   so many migrations, one after the other
+    demo.py SILT kvm|threads COUNT [SEED]
+                                     so many migrations, one after the other
     demo.py SILT cut|kill-source|kill-destination|cancel COUNT [SEED]
                                      broken off at so many random bytes, and around the switchover
     demo.py SILT points              ... at points of the program: in builds with -Dmutants=true
@@ -79,9 +80,9 @@ def check_page(text, report):
     assert "@" + "DATA@" not in text and not re.search(r'(src|href)="', text)
 
 
-def migrate(silt, kind, count):
+def migrate(silt, kind, count, first):
     """Each with a report; the last also as a page."""
-    for seed in range(count):
+    for seed in range(first, first + count):
         with tempfile.TemporaryDirectory() as place:
             report, page = pathlib.Path(place, "report.json"), pathlib.Path(place, "page.html")
             arguments = [f"--seed={seed}", f"--json={report}", f"--html={page}", "--after=50",
@@ -335,7 +336,7 @@ def main():
     silt, what, *more = sys.argv[1:]
     silt = os.path.abspath(silt)
     if what in ("kvm", "threads"):
-        migrate(silt, what, int(more[0]))
+        migrate(silt, what, int(more[0]), int(more[1]) if len(more) > 1 else 1)
     elif what in ("points", "faults", "slow"):
         {"points": points, "faults": faults, "slow": slow}[what](silt)
     else:
