@@ -2,9 +2,6 @@
 #include "base/mutant.h"
 #include "log/log_internal.h"
 
-/* Words in a row whose marks are put together: those of 16 MiB of guest memory. */
-#define NEAR 64
-
 /*
  * What is to be set of a burst: near the word that it begins with, bits are collected. All that
  * works on it is inlined, so that most of it is in registers.
@@ -13,9 +10,7 @@ struct burst {
 	struct silt_log_writer *w;
 	bool look;	       /* set only what is missing */
 	uint32_t looked, done; /* words, and those of them that were set */
-	uint64_t first;	       /* of the near words */
-	uint64_t used;	       /* those that have bits */
-	uint64_t masks[NEAR];  /* theirs */
+	struct silt_log_near near;
 };
 
 #define INLINE static inline __attribute__((always_inline))
@@ -35,14 +30,14 @@ INLINE void set(struct burst *b, uint64_t word, uint64_t mask)
 
 INLINE void add(struct burst *b, uint64_t word, uint64_t mask)
 {
-	uint64_t near = word - b->first, bit = UINT64_C(1) << near % NEAR;
+	uint64_t i = word - b->near.first, bit = UINT64_C(1) << i % SILT_LOG_NEAR;
 
-	if (near >= NEAR) {
+	if (i >= SILT_LOG_NEAR) {
 		set(b, word, mask);
 		return;
 	}
-	b->masks[near] = mask | (b->used & bit ? b->masks[near] : 0);
-	b->used |= bit;
+	b->near.masks[i] = mask | (b->near.used & bit ? b->near.masks[i] : 0);
+	b->near.used |= bit;
 }
 
 /* A range that goes on into the next word. Return: false if it is not of that kind. */
@@ -108,25 +103,44 @@ INLINE uint64_t add_whole(struct burst *b, uint32_t n)
 
 INLINE void set_collected(struct burst *b)
 {
-	for (; b->used; b->used &= b->used - 1) {
-		uint64_t near = (uint64_t)__builtin_ctzll(b->used);
+	uint64_t used = b->near.used;
 
-		set(b, b->first + near, b->masks[near]);
+	for (; used; used &= used - 1) {
+		uint64_t i = (uint64_t)__builtin_ctzll(used);
+
+		set(b, b->near.first + i, b->near.masks[i]);
 	}
+}
+
+/* If the second range is near, the others are likely to be. */
+static bool collected(struct silt_log_writer *w, uint32_t n, struct silt_log_near *near)
+{
+#ifdef SILT_LOG_AVX2
+	uint64_t word = (w->pending[1].gpa - w->start) / SILT_LOG_WORD_SIZE;
+
+	return w->size && word - near->first < SILT_LOG_NEAR && __builtin_cpu_supports("avx2") &&
+	       silt_log_collect_avx2(w, n, near);
+#else
+	(void)w;
+	(void)n;
+	(void)near;
+	return false;
+#endif
 }
 
 /* Mark @n pending ranges. With a @look a full fence stands before the call. */
 static __attribute__((noinline)) void mark_burst(struct silt_log_writer *w, uint32_t n, bool look)
 {
 	struct burst b;
-	uint32_t empty;
+	uint32_t empty = 0;
 
 	b.w = w;
 	b.look = look;
 	b.looked = b.done = 0;
-	b.first = (w->pending[0].gpa - w->start) / SILT_LOG_WORD_SIZE - NEAR / 2;
-	b.used = 0;
-	empty = add_odd(&b, add_whole(&b, n));
+	b.near.first = (w->pending[0].gpa - w->start) / SILT_LOG_WORD_SIZE - SILT_LOG_NEAR / 2;
+	b.near.used = 0;
+	if (!collected(w, n, &b.near))
+		empty = add_odd(&b, add_whole(&b, n));
 	set_collected(&b);
 	silt_log_count(&w->count.writes, n - empty);
 	silt_log_count(&w->count.words, b.done);

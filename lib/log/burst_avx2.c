@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <immintrin.h>
+#include <string.h>
 
 #include "log/log_internal.h"
 
@@ -108,6 +109,71 @@ AVX2 bool silt_log_pages_marked_avx2(struct silt_log_writer *w, uint32_t n)
 	}
 	odd = _mm256_srli_epi64(odd, SILT_LOG_PAGE_SHIFT);
 	return _mm256_testz_si256(odd, odd) & _mm256_testc_si256(bits, _mm256_set1_epi64x(1));
+}
+
+/* What is not so of all ranges that silt_log_collect_avx2() can do. */
+struct odd {
+	__m256i across, out, far;
+};
+
+AVX2 static inline bool is_odd(const struct odd *odd)
+{
+	__m256i bits = _mm256_or_si256(_mm256_srli_epi64(odd->across, SILT_LOG_PAGE_SHIFT),
+				       _mm256_srli_epi64(odd->out, 63));
+
+	bits = _mm256_or_si256(bits, _mm256_srli_epi64(odd->far, 6));
+	return !_mm256_testz_si256(bits, bits);
+}
+
+static void put_together(struct silt_log_near *near, const uint64_t *words, const uint64_t *masks,
+			 size_t n)
+{
+	uint64_t last = words[0], mask = 0;
+	size_t i;
+
+	near->used = 0;
+	memset(near->masks, 0, sizeof(near->masks));
+	for (i = 0; i < n; i++) {
+		/* Those of one word that follow each other do not wait for memory. */
+		if (words[i] != last) {
+			near->masks[last] |= mask;
+			near->used |= UINT64_C(1) << last;
+			last = words[i];
+			mask = 0;
+		}
+		mask |= masks[i];
+	}
+	near->masks[last] |= mask;
+	near->used |= UINT64_C(1) << last;
+}
+
+AVX2 bool silt_log_collect_avx2(struct silt_log_writer *w, uint32_t n, struct silt_log_near *near)
+{
+	const __m256i start = _mm256_set1_epi64x((long long)w->start);
+	const __m256i limit = _mm256_set1_epi64x((long long)w->size - 1);
+	const __m256i first = _mm256_set1_epi64x((long long)near->first);
+	uint64_t words[SILT_LOG_PENDING], masks[SILT_LOG_PENDING];
+	struct odd odd = {_mm256_setzero_si256()};
+	size_t i;
+
+	fill(w->pending, n);
+	for (i = 0; i < n; i += 4) {
+		struct four f = get_four(&w->pending[i], start);
+		__m256i page = _mm256_srli_epi64(f.at, SILT_LOG_PAGE_SHIFT);
+		__m256i word = _mm256_sub_epi64(_mm256_srli_epi64(page, 6), first);
+		__m256i bit = _mm256_and_si256(page, _mm256_set1_epi64x(63));
+
+		odd.across = _mm256_or_si256(odd.across, across(&f));
+		odd.out = _mm256_or_si256(odd.out, outside(f.at, limit));
+		odd.far = _mm256_or_si256(odd.far, word);
+		_mm256_storeu_si256((void *)&words[i], word);
+		_mm256_storeu_si256((void *)&masks[i],
+				    _mm256_sllv_epi64(_mm256_set1_epi64x(1), bit));
+	}
+	if (is_odd(&odd))
+		return false;
+	put_together(near, words, masks, i);
+	return true;
 }
 
 /* All ones where a range lies inside the word that it begins in; its bits. */

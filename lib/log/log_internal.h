@@ -51,6 +51,15 @@ static inline void silt_log_or_word(struct silt_log_writer *w, uint64_t *word, u
 /* Mark a range of any kind at once. A full fence stands before the call. */
 void silt_log_mark_range(struct silt_log_writer *w, uint64_t gpa, uint64_t len);
 
+/* Words in a row whose marks are put together: those of 16 MiB of guest memory. */
+#define SILT_LOG_NEAR 64
+
+struct silt_log_near {
+	uint64_t first;		       /* the number of the first of them */
+	uint64_t used;		       /* those that have bits */
+	uint64_t masks[SILT_LOG_NEAR]; /* theirs */
+};
+
 /* ThreadSanitizer would not see its looks. */
 #if defined(__x86_64__) && !SILT_ACCESS_TSAN
 #define SILT_LOG_AVX2
@@ -61,6 +70,9 @@ void silt_log_mark_range(struct silt_log_writer *w, uint64_t gpa, uint64_t len);
  */
 bool silt_log_pages_marked_avx2(struct silt_log_writer *w, uint32_t n);
 bool silt_log_words_marked_avx2(struct silt_log_writer *w, uint32_t n);
+
+/* Put together @n pending ranges, if each is inside one page of a near word. */
+bool silt_log_collect_avx2(struct silt_log_writer *w, uint32_t n, struct silt_log_near *near);
 
 /* Of one that goes on into the next word. */
 bool silt_log_two_marked(const struct silt_log_writer *w, const struct silt_log_pending *p);

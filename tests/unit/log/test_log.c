@@ -126,16 +126,13 @@ static void words_merged(void **state)
 	logfile_free(&f);
 }
 
-/* Words around the edges of those whose marks are put together, new, then known, then new again. */
-static void words_far_apart(void **state)
+/* New pages in these words, then known ones, then new ones again. */
+static void words_marked(const uint64_t *words, unsigned int n)
 {
-	static const uint64_t words[] = {40, 0, 7, 8, 9, 41, 71, 72, 73, 99, 7, 8, 9, 71, 72, 73};
-	const unsigned int n = sizeof(words) / sizeof(words[0]);
 	struct logfile f = logfile_make(0, 800, 0);
 	struct silt_log_writer w = writer_on(f.log);
 	unsigned int round, i, page;
 
-	(void)state;
 	for (round = 0; round < 200; round++) {
 		for (i = 0; i < n; i++)
 			silt_log_write(&w, (words[i] * 64 + i) << SILT_LOG_PAGE_SHIFT, 1);
@@ -150,6 +147,19 @@ static void words_far_apart(void **state)
 	}
 	silt_log_writer_set(&w, NULL);
 	logfile_free(&f);
+}
+
+/* Around the edges of the words whose marks are put together, which are 8 to 71. */
+static void words_near_and_far(void **state)
+{
+	static const uint64_t far[] = {40, 0, 7, 8, 9, 41, 71, 72, 73, 99, 7, 8, 9, 71, 72, 73};
+	static const uint64_t near[] = {40, 41, 8, 71, 71, 9, 70, 8, 39, 40, 71};
+	static const uint64_t both[] = {40, 8, 71, 72, 7, 9, 70};
+
+	(void)state;
+	words_marked(far, sizeof(far) / sizeof(*far));
+	words_marked(near, sizeof(near) / sizeof(*near));
+	words_marked(both, sizeof(both) / sizeof(*both));
 }
 
 /* What a burst of pages that are marked may contain all the same. */
@@ -433,7 +443,7 @@ int main(void)
 		cmocka_unit_test(nothing_before_flush),
 		cmocka_unit_test(words_counted),
 		cmocka_unit_test(words_merged),
-		cmocka_unit_test(words_far_apart),
+		cmocka_unit_test(words_near_and_far),
 		cmocka_unit_test(odd_ranges_among_marked),
 		cmocka_unit_test(looks_again),
 		cmocka_unit_test(more_words_than_pend),
