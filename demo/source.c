@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,11 +71,13 @@ static int make_hello(struct source *s)
 /* A destination of our own, that listens on a port which is chosen here. */
 static int start_destination(struct source *s)
 {
-	const char *argv[] = {"silt-demo", "--fd=3", "--quiet", NULL};
+	char timeout[40];
+	const char *argv[] = {"silt-demo", "--fd=3", "--quiet", timeout, NULL};
 	int fd = link_listen("127.0.0.1:0"), ret;
 
 	if (fd < 0)
 		return fd;
+	snprintf(timeout, sizeof(timeout), "--timeout=%" PRIu64, s->opt->timeout_ms);
 	ret = link_port(fd);
 	if (ret >= 0) {
 		snprintf(s->where, sizeof(s->where), "127.0.0.1:%d", ret);
