@@ -4,6 +4,7 @@
 #include <silt/access.h>
 #include <silt/bitmap.h>
 
+#include "base/access_stream.h"
 #include "base/err.h"
 #include "base/mutant.h"
 #include "precopy/incoming.h"
@@ -19,7 +20,7 @@ static int store_data(struct incoming_block *block, const struct wire_run *run, 
 {
 	uint8_t *to = block->host + (run->first << WIRE_PAGE_SHIFT);
 
-	if (!silt_access_copy(to, data, (size_t)run->pages << WIRE_PAGE_SHIFT))
+	if (!silt_access_stream(to, data, (size_t)run->pages << WIRE_PAGE_SHIFT))
 		return not_there(block, run->first, run->pages);
 	silt_bitmap_set_range(block->unclean, run->first, run->pages);
 	return 0;
