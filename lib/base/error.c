@@ -44,7 +44,7 @@ void silt_failure_note(struct silt_failure *failure, int ret)
 	if (ret >= 0 || failure->ret)
 		return;
 	failure->ret = ret;
-	strncpy(failure->message, silt_errmsg(), sizeof(failure->message) - 1);
+	snprintf(failure->message, sizeof(failure->message), "%s", silt_errmsg());
 }
 
 int silt_failure_tell(const struct silt_failure *failure)
