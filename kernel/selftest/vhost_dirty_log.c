@@ -58,6 +58,9 @@
 #define MADV_PAGEOUT 21
 #endif
 
+#define __noreturn     __attribute__((noreturn))
+#define __printf(a, b) __attribute__((format(printf, a, b)))
+
 #define KSFT_PASS  0
 #define KSFT_FAIL  1
 #define KSFT_XFAIL 2
@@ -240,7 +243,7 @@ static bool option_bench;
 
 /* Ends of a case */
 
-static __attribute__((noreturn, format(printf, 2, 3))) void end(int status, const char *format, ...)
+static __noreturn __printf(2, 3) void end(int status, const char *format, ...)
 {
 	va_list args;
 
@@ -612,18 +615,15 @@ static void set_memory(struct rig *rig)
 
 static void iotlb_update(struct rig *rig, uint64_t iova, const char *hva, uint64_t size)
 {
-	struct vhost_msg message = {
-		.type = VHOST_IOTLB_MSG,
-		.iotlb =
-			{
-				.iova = iova,
-				.size = size,
-				.uaddr = (uintptr_t)hva,
-				.perm = VHOST_ACCESS_RW,
-				.type = VHOST_IOTLB_UPDATE,
-			},
-	};
+	struct vhost_msg message = {.type = VHOST_IOTLB_MSG};
 
+	message.iotlb = (struct vhost_iotlb_msg){
+		.iova = iova,
+		.size = size,
+		.uaddr = (uintptr_t)hva,
+		.perm = VHOST_ACCESS_RW,
+		.type = VHOST_IOTLB_UPDATE,
+	};
 	if (write(rig->fd, &message, sizeof(message)) != sizeof(message))
 		fail("IOTLB update: %s", strerror(errno));
 }
@@ -1389,7 +1389,7 @@ static void punch(struct rig *rig)
 static pid_t sharer;
 static int sharer_pipe = -1;
 
-static __attribute__((noreturn)) void sharer_main(struct rig *rig, int release)
+static __noreturn void sharer_main(struct rig *rig, int release)
 {
 	unsigned int i;
 	char byte;
@@ -2245,7 +2245,7 @@ static bool chosen(const struct device *device, const struct test *test)
 }
 
 /* Calls @visit for each case that was asked for. */
-static void for_each_case(void (*visit)(const struct device *device, const struct test *test))
+static void visit_cases(void (*visit)(const struct device *device, const struct test *test))
 {
 	const struct device *device;
 	struct test fault_test;
@@ -2312,9 +2312,9 @@ static int run_bench(void)
 
 static int run_tests(void)
 {
-	for_each_case(count_case);
+	visit_cases(count_case);
 	printf("TAP version 13\n1..%u\n", planned);
-	for_each_case(visit_case);
+	visit_cases(visit_case);
 	printf("# Totals: pass:%u fail:%u xfail:%u xpass:0 skip:%u error:0\n", passed, failed,
 	       xfailed, skipped);
 	if (failed)
