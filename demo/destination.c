@@ -190,15 +190,16 @@ static enum demo_outcome conclude(struct destination *d)
 }
 
 /* Machine and connection are there. */
-static int take_guest(struct destination *d)
+static enum demo_outcome take_guest(struct destination *d)
 {
 	int ret;
 
 	answer(d->fd, 0, false);
 	ret = receive(d);
-	if (ret < 0)
-		return ret;
-	return conclude(d);
+	if (ret >= 0)
+		return conclude(d);
+	fprintf(stderr, "silt demo: %s\n", silt_errmsg());
+	return DEMO_FAILED;
 }
 
 static int make_machine(struct destination *d)

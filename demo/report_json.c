@@ -18,6 +18,12 @@ static bool add(json_object *object, const char *key, json_object *value)
 	return false;
 }
 
+/* Return: @value, or NULL, which has no members. */
+static json_object *attach(json_object *object, const char *key, json_object *value)
+{
+	return add(object, key, value) ? value : NULL;
+}
+
 static bool append(json_object *array, json_object *value)
 {
 	if (array && value && !json_object_array_add(array, value))
@@ -106,15 +112,14 @@ static bool fill_taken(json_object *array, const struct report *r, const struct 
 	return ok;
 }
 
-/* @o: where it goes. */
 static bool fill_row(json_object *o, const struct report *r, const struct report_row *row)
 {
 	const struct silt_precopy_round *round = &row->round;
-	json_object *sync = json_object_new_object(), *forecast = json_object_new_object();
-	json_object *taken = json_object_new_array();
-	bool ok = add(o, "sync", sync) & add(o, "forecast", forecast) & add(o, "taken", taken);
+	json_object *sync = attach(o, "sync", json_object_new_object());
+	json_object *forecast = attach(o, "forecast", json_object_new_object());
+	json_object *taken = attach(o, "taken", json_object_new_array());
 
-	return ok && add_count(o, "round", round->round) &&
+	return taken && add_count(o, "round", round->round) &&
 	       add(o, "last", json_object_new_boolean(round->last)) &&
 	       add_ms(o, "began_ms", round->began_ns) && add_ms(o, "total_ms", round->total_ns) &&
 	       add_ms(o, "clear_ms", round->clear_ns) && add_ms(o, "scan_ms", round->scan_ns) &&
@@ -198,16 +203,17 @@ static bool fill_result(json_object *o, const struct report *r)
 
 static bool fill(json_object *o, const struct report *r)
 {
-	json_object *guest = json_object_new_object(), *goals = json_object_new_object();
-	json_object *switchover = json_object_new_object(), *counters = json_object_new_object();
-	json_object *columns = json_object_new_array(), *rows = json_object_new_array();
 	bool ok = fill_result(o, r);
+	json_object *guest = attach(o, "guest", json_object_new_object());
+	json_object *goals = attach(o, "goals", json_object_new_object());
+	json_object *switchover = attach(o, "switchover", json_object_new_object());
+	json_object *counters = attach(o, "counters", json_object_new_object());
+	json_object *columns = attach(o, "columns", json_object_new_array());
+	json_object *rows = attach(o, "rows", json_object_new_array());
 
-	ok &= add(o, "guest", guest) & add(o, "goals", goals) & add(o, "switchover", switchover) &
-	      add(o, "counters", counters) & add(o, "columns", columns) & add(o, "rows", rows);
 	return ok && fill_guest(guest, r) && fill_goals(goals, r) &&
-	       fill_switchover(switchover, r) && fill_counters(counters, &r->there) &&
-	       fill_columns(columns, r) && fill_rows(rows, r);
+	       fill_switchover(switchover, r) && fill_counters(counters, &r->there) && columns &&
+	       rows && fill_columns(columns, r) && fill_rows(rows, r);
 }
 
 char *report_json(const struct report *r)

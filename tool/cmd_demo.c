@@ -55,7 +55,7 @@ static const char usage[] =
 	"  --version, -h, --help\n"
 	"\n"
 	"Exit status: 0 memory is equal, and as the guest counted; 1 it is not, or the migration\n"
-	"failed; 2 usage; 3 the machine lacks something, or the peer cannot be reached.\n"
+	"failed; 2 usage; 3 the machine lacks something, or the guest here is not well.\n"
 	"\n"
 	"Examples:\n"
 	"  silt demo\n"
@@ -197,7 +197,7 @@ static int parse_name(const char *option, const char *const *names, unsigned int
 static int parse_pattern(struct demo_options *opt)
 {
 	static const char *const names[] = {"random", "runs", "sparse", "sequential"};
-	unsigned int i;
+	unsigned int i = 0;
 	int ret = parse_name("--pattern", names, DEMO_PATTERNS, &i);
 
 	if (ret == GO_ON)
@@ -208,7 +208,7 @@ static int parse_pattern(struct demo_options *opt)
 static int parse_otherwise(struct demo_options *opt)
 {
 	static const char *const names[] = {"go-on", "throttle", "stop", "fail"};
-	unsigned int i;
+	unsigned int i = 0;
 	int ret = parse_name("--otherwise", names, 4, &i);
 
 	if (ret == GO_ON)
