@@ -403,6 +403,7 @@ int silt_precopy_run(struct silt_precopy *p)
 		return silt_err(EINVAL, "a migration is run once");
 	p->ran = true;
 	p->began = precopy_now(p);
+	p->cap_next = p->began;
 	ret = migrate(p);
 	if (ret < 0)
 		undo(p, ret);

@@ -11,8 +11,12 @@
 /* Memory that is taken, and so armed, at once: it is sent before it was written to much. */
 #define TAKE_BYTES (UINT64_C(2) << 20)
 
-/* Time without sending that the bandwidth cap gives back: what lies between two frames. */
-#define CAP_SLACK_NS 1000000
+/*
+ * Time without sending that the bandwidth cap gives back: what lies between two frames, and what a
+ * wait took too long. And the shortest wait that is worth it.
+ */
+#define CAP_SLACK_NS 5000000
+#define CAP_WAIT_NS  1000000
 
 static uint64_t page_bytes(const struct silt_precopy *p)
 {
@@ -30,8 +34,7 @@ static void hold_to_cap(struct silt_precopy *p, uint64_t bytes, uint64_t began)
 		p->cap_next = began - CAP_SLACK_NS;
 	p->cap_next += (uint64_t)((double)bytes * 1e9 / (double)cap);
 	now = precopy_now(p);
-	/* A timer is not exact enough for less. */
-	if (p->cap_next > now + CAP_SLACK_NS)
+	if (p->cap_next > now + CAP_WAIT_NS)
 		p->clock.wait(p->clock.opaque, &p->channel, p->cap_next - now);
 }
 
