@@ -53,7 +53,7 @@ int incoming_refused(const uint8_t *payload, uint32_t length);
 /*
  * Store what a checked payload of pages holds, and count it in @stats.
  *
- * Return: 0; -EFAULT a block's memory is not there any more.
+ * Return: 0; -EFAULT a block's memory is not there, or cannot be written.
  */
 int incoming_store_pages(struct incoming_ram *ram, const uint8_t *payload,
 			 struct silt_incoming_stats *stats);

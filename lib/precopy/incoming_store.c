@@ -9,10 +9,12 @@
 #include "base/mutant.h"
 #include "precopy/incoming.h"
 
-/* Memory that is a file which someone truncates is an error, not the end of the process. */
-static int not_there(const struct incoming_block *block, uint64_t first, uint64_t n)
+/* Memory that is a truncated file, or read-only, is an error, not the end of the process. */
+static int not_writable(const struct incoming_block *block, uint64_t first, uint64_t n)
 {
-	return silt_err(EFAULT, "pages %" PRIu64 " to %" PRIu64 " of RAM block '%s' are not there",
+	return silt_err(EFAULT,
+			"pages %" PRIu64 " to %" PRIu64
+			" of RAM block '%s' are not there, or cannot be written",
 			first, first + n - 1, block->name);
 }
 
@@ -21,7 +23,7 @@ static int store_data(struct incoming_block *block, const struct wire_run *run, 
 	uint8_t *to = block->host + (run->first << WIRE_PAGE_SHIFT);
 
 	if (!silt_access_stream(to, data, (size_t)run->pages << WIRE_PAGE_SHIFT))
-		return not_there(block, run->first, run->pages);
+		return not_writable(block, run->first, run->pages);
 	silt_bitmap_set_range(block->unclean, run->first, run->pages);
 	return 0;
 }
@@ -41,7 +43,7 @@ static int store_zeros(struct incoming_block *block, const struct wire_run *run)
 		to = silt_bitmap_next_zero(block->unclean, from, end);
 		at = block->host + (from << WIRE_PAGE_SHIFT);
 		if (!silt_access_fill(at, 0, (to - from) << WIRE_PAGE_SHIFT))
-			return not_there(block, from, to - from);
+			return not_writable(block, from, to - from);
 		silt_bitmap_clear_range(block->unclean, from, to - from);
 	}
 	return 0;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -245,25 +246,44 @@ static void source_stands_still(void **state)
 
 /* ---- memory that is not there ---------------------------------------------------------------- */
 
+static void receive_into_bad_memory(struct rig *rig)
+{
+	int fds[2];
+
+	faults_recover();
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	fill_socket(rig, fds[0]);
+	assert_int_equal(receive_from(rig, fds[1], 0), -EFAULT);
+	assert_non_null(strstr(silt_errmsg(), "RAM block 'ram0'"));
+	close(fds[0]);
+	close(fds[1]);
+	rig_destroy(rig);
+}
+
 /* The file ends within the block, which is only found when a page is stored there. */
 static void truncated_memory(void **state)
 {
 	struct rig rig;
-	int fds[2];
 
 	(void)state;
 	if (SILT_ACCESS_TSAN)
 		skip();
-	faults_recover();
 	write_one_block(&rig, true);
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	fill_socket(&rig, fds[0]);
 	assert_int_equal(ftruncate(rig.blocks[0].fd, 16 * PAGE), 0);
-	assert_int_equal(receive_from(&rig, fds[1], 0), -EFAULT);
-	assert_non_null(strstr(silt_errmsg(), "RAM block 'ram0'"));
-	close(fds[0]);
-	close(fds[1]);
-	rig_destroy(&rig);
+	receive_into_bad_memory(&rig);
+}
+
+/* As a ROM may be mapped. */
+static void read_only_memory(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	if (SILT_ACCESS_TSAN)
+		skip();
+	write_one_block(&rig, true);
+	assert_int_equal(mprotect(rig.blocks[0].host, 30 * PAGE, PROT_READ), 0);
+	receive_into_bad_memory(&rig);
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -440,17 +460,12 @@ static void sizes_of_stats(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(failing_callbacks),
-		cmocka_unit_test(cancelled_in_round),
-		cmocka_unit_test(cancelled_too_late),
-		cmocka_unit_test(lost_answers),
-		cmocka_unit_test(runs_once),
-		cmocka_unit_test(source_gives_up),
-		cmocka_unit_test(over_a_socket),
-		cmocka_unit_test(source_dies_before_start),
-		cmocka_unit_test(source_stands_still),
-		cmocka_unit_test(truncated_memory),
-		cmocka_unit_test(misuse),
+		cmocka_unit_test(failing_callbacks),   cmocka_unit_test(cancelled_in_round),
+		cmocka_unit_test(cancelled_too_late),  cmocka_unit_test(lost_answers),
+		cmocka_unit_test(runs_once),	       cmocka_unit_test(source_gives_up),
+		cmocka_unit_test(over_a_socket),       cmocka_unit_test(source_dies_before_start),
+		cmocka_unit_test(source_stands_still), cmocka_unit_test(truncated_memory),
+		cmocka_unit_test(read_only_memory),    cmocka_unit_test(misuse),
 		cmocka_unit_test(sizes_of_stats),
 	};
 
