@@ -23,6 +23,14 @@
  *     report.c    what is kept of a migration; report_*.c: for terminals, as JSON and HTML
  */
 
+struct tracking;
+
+/*
+ * Bring what KVM logged into the engine's blocks, in place of the engine's own source. Return:
+ * pages newly dirty, or -errno.
+ */
+typedef int64_t demo_read_kvm_fn(struct tracking *t);
+
 #define DEMO_MAX_VCPUS	  8
 #define DEMO_MAX_RATE	  10000000
 #define DEMO_MAX_ATTEMPTS 1000
@@ -41,8 +49,9 @@ struct demo_options {
 	const char *listen;  /* [HOST]:PORT, or NULL */
 	int fd;		     /* a listening socket in its place, or -1 */
 	const char *json, *html;
-	bool quiet;    /* only what is wrong */
-	bool progress; /* on stderr */
+	bool quiet;		    /* only what is wrong */
+	bool progress;		    /* on stderr */
+	demo_read_kvm_fn *read_kvm; /* for benchmarks of other ways; NULL: the engine's */
 };
 
 /* How it ended. */

@@ -40,7 +40,7 @@ static int64_t op_sync(void *opaque)
 {
 	struct source *s = opaque;
 
-	return silt_sync_run(s->tracking.sync, s->tracking.consumer);
+	return tracking_sync(&s->tracking);
 }
 
 static unsigned int block_of(const struct source *s, int id)
@@ -229,7 +229,7 @@ static int run(struct source *s)
 
 int source_migrate(struct source *s)
 {
-	int ret = tracking_open(&s->tracking, &s->machine);
+	int ret = tracking_open(&s->tracking, &s->machine, s->opt->read_kvm);
 
 	if (ret < 0)
 		return ret;

@@ -15,11 +15,11 @@ static int add_blocks(struct tracking *t)
 	return ret;
 }
 
-int tracking_open(struct tracking *t, struct machine *m)
+int tracking_open(struct tracking *t, struct machine *m, demo_read_kvm_fn *read_kvm)
 {
 	int ret;
 
-	*t = (struct tracking){.machine = m};
+	*t = (struct tracking){.machine = m, .read_kvm = vm_is_kvm(m->vm) ? read_kvm : NULL};
 	ret = silt_sync_create(NULL, &t->sync);
 	if (ret < 0)
 		return ret;
@@ -41,6 +41,7 @@ void tracking_close(struct tracking *t)
 static int add_slots(struct tracking *t)
 {
 	const struct ram *r = &t->machine->ram;
+	bool logged = vm_is_kvm(t->machine->vm) && !t->read_kvm;
 	unsigned int i;
 	int ret = 0;
 
@@ -49,7 +50,7 @@ static int add_slots(struct tracking *t)
 		struct silt_sync_slot slot = {
 			.size = sizeof(slot),
 			.number = s->is.number,
-			.flags = vm_is_kvm(t->machine->vm) ? SILT_SYNC_SLOT_LOGGED : 0,
+			.flags = logged ? SILT_SYNC_SLOT_LOGGED : 0,
 			.block = t->blocks[s->block],
 			.gpa = s->is.gpa,
 			.bytes = s->is.bytes,
@@ -67,7 +68,7 @@ static int switch_on(struct tracking *t)
 
 	if (ret >= 0)
 		ret = add_slots(t);
-	if (ret >= 0)
+	if (ret >= 0 && !t->read_kvm)
 		ret = vm_add_sources(t->machine->vm, t->sync, t->blocks);
 	if (ret >= 0)
 		ret = disk_log_on(t->machine->disk, t->sync, t->blocks[RAM_MAIN]);
@@ -88,4 +89,12 @@ int tracking_switch(struct tracking *t, bool on)
 	if (on && ret < 0)
 		switch_off(t);
 	return ret;
+}
+
+int64_t tracking_sync(struct tracking *t)
+{
+	int64_t read = t->read_kvm ? t->read_kvm(t) : 0;
+	int64_t ret = read < 0 ? read : silt_sync_run(t->sync, t->consumer);
+
+	return ret < 0 ? ret : ret + read;
 }

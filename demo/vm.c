@@ -108,6 +108,11 @@ bool vm_is_kvm(const struct vm *vm)
 	return vm->guest;
 }
 
+int vm_fd(const struct vm *vm)
+{
+	return guest_vm_fd(vm->guest);
+}
+
 int vm_program(struct vm *vm, unsigned int vcpu, const struct guest_program *program)
 {
 	return vm->guest ? guest_program(vm->guest, vcpu, program)

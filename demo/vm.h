@@ -25,6 +25,9 @@ void vm_close(struct vm *vm);
 
 bool vm_is_kvm(const struct vm *vm);
 
+/** vm_fd() - for KVM's ioctls, if it is KVM */
+int vm_fd(const struct vm *vm);
+
 /** vm_program() - of one vCPU, which is paused */
 int vm_program(struct vm *vm, unsigned int vcpu, const struct guest_program *program);
 

@@ -17,6 +17,7 @@ static const char usage[] =
 	"       silt bench sync [OPTION]... (see silt bench sync --help)\n"
 	"       silt bench log [OPTION]... (see silt bench log --help)\n"
 	"       silt bench precopy [OPTION]... (see silt bench precopy --help)\n"
+	"       silt bench converge [OPTION]... (see silt bench converge --help)\n"
 	"\n"
 	"Measure silt blk against qemu-storage-daemon, if that is installed: the same image, the\n"
 	"same driver, in rounds that take turns. Requests are random, 4 KiB and 64 KiB, reads and\n"
@@ -183,7 +184,7 @@ static int run(struct bench_blk_options *opt)
 	return ret < 0 ? TOOL_ENVIRONMENT : TOOL_OK;
 }
 
-int cmd_bench(int argc, char **argv)
+static int bench_blk_command(int argc, char **argv)
 {
 	const char *tmp = getenv("TMPDIR");
 	struct bench_blk_options opt = {
@@ -196,21 +197,6 @@ int cmd_bench(int argc, char **argv)
 	};
 	int c, ret;
 
-	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-		fputs(usage, stdout);
-		return TOOL_OK;
-	}
-	if (argc > 1 && !strcmp(argv[1], "sync"))
-		return bench_sync_command(argc - 1, argv + 1);
-	if (argc > 1 && !strcmp(argv[1], "log"))
-		return bench_log_command(argc - 1, argv + 1);
-	if (argc > 1 && !strcmp(argv[1], "precopy"))
-		return bench_precopy_command(argc - 1, argv + 1);
-	if (argc < 2 || strcmp(argv[1], "blk") != 0)
-		return tool_usage_error("bench",
-					"which benchmark? There are: blk, log, precopy, sync");
-	argc--;
-	argv++;
 	while ((c = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
 		ret = parse_option(c, argv, &opt);
 		if (ret != GO_ON)
@@ -228,4 +214,29 @@ int cmd_bench(int argc, char **argv)
 		opt.peer = NULL;
 	}
 	return run(&opt);
+}
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} benchmarks[] = {
+	{"blk", bench_blk_command},   {"converge", bench_converge_command},
+	{"log", bench_log_command},   {"precopy", bench_precopy_command},
+	{"sync", bench_sync_command},
+};
+
+int cmd_bench(int argc, char **argv)
+{
+	size_t i;
+
+	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+		fputs(usage, stdout);
+		return TOOL_OK;
+	}
+	for (i = 0; argc > 1 && i < sizeof(benchmarks) / sizeof(benchmarks[0]); i++) {
+		if (!strcmp(argv[1], benchmarks[i].name))
+			return benchmarks[i].run(argc - 1, argv + 1);
+	}
+	return tool_usage_error("bench",
+				"which benchmark? There are: blk, converge, log, precopy, sync");
 }

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,30 +142,9 @@ static int parse_ns(const char *option, uint64_t *out)
 	return ret;
 }
 
-/* A number of bytes, with K, M or G behind it or without. */
 static int parse_bytes(const char *option, uint64_t min, uint64_t max, uint64_t *out)
 {
-	static const char units[] = "KMG";
-	const char *unit;
-	unsigned long long n;
-	unsigned int shift = 0;
-	char *end;
-
-	errno = 0;
-	n = strtoull(optarg, &end, 10);
-	unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
-	if (unit) {
-		shift = 10 * (unsigned int)(unit - units + 1);
-		end++;
-	}
-	if (!isdigit((unsigned char)optarg[0]) || *end || errno || n > UINT64_MAX >> shift ||
-	    n << shift < min || n << shift > max)
-		return tool_usage_error(CMD,
-					"%s=%s: not a number of bytes from %" PRIu64 " to %" PRIu64
-					", such as 512M",
-					option, optarg, min, max);
-	*out = n << shift;
-	return GO_ON;
+	return tool_parse_bytes(CMD, option, optarg, min, max, out) ? GO_ON : TOOL_USAGE;
 }
 
 static int parse_memory(struct demo_options *opt)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -69,6 +70,34 @@ bool tool_parse_uint(const char *cmd, const char *option, const char *text, uint
 		return false;
 	}
 	*out = v;
+	return true;
+}
+
+bool tool_parse_bytes(const char *cmd, const char *option, const char *text, uint64_t min,
+		      uint64_t max, uint64_t *out)
+{
+	static const char units[] = "KMG";
+	const char *unit;
+	unsigned long long n;
+	unsigned int shift = 0;
+	char *end;
+
+	errno = 0;
+	n = strtoull(text, &end, 10);
+	unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+	if (unit) {
+		shift = 10 * (unsigned int)(unit - units + 1);
+		end++;
+	}
+	if (!isdigit((unsigned char)text[0]) || *end || errno || n > UINT64_MAX >> shift ||
+	    n << shift < min || n << shift > max) {
+		tool_usage_error(cmd,
+				 "%s=%s: not a number of bytes from %" PRIu64 " to %" PRIu64
+				 ", such as 512M",
+				 option, text, min, max);
+		return false;
+	}
+	*out = n << shift;
 	return true;
 }
 

@@ -20,9 +20,10 @@ enum tool_exit {
  * call each other's helpers but never exit().
  */
 int cmd_bench(int argc, char **argv);
-int bench_sync_command(int argc, char **argv);	  /* silt bench sync */
-int bench_log_command(int argc, char **argv);	  /* silt bench log */
-int bench_precopy_command(int argc, char **argv); /* silt bench precopy */
+int bench_converge_command(int argc, char **argv); /* silt bench converge */
+int bench_sync_command(int argc, char **argv);	   /* silt bench sync */
+int bench_log_command(int argc, char **argv);	   /* silt bench log */
+int bench_precopy_command(int argc, char **argv);  /* silt bench precopy */
 int cmd_blk(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
@@ -44,6 +45,14 @@ int tool_bad_option(const char *cmd, char **argv, int c);
  */
 bool tool_parse_uint(const char *cmd, const char *option, const char *text, uint64_t min,
 		     uint64_t max, uint64_t *out);
+
+/*
+ * Read a number of bytes in [@min, @max], with K, M or G behind it or without.
+ *
+ * Return: as tool_parse_uint().
+ */
+bool tool_parse_bytes(const char *cmd, const char *option, const char *text, uint64_t min,
+		      uint64_t max, uint64_t *out);
 
 /* Print the version line that --version asks for. Return: TOOL_OK. */
 int tool_version(void);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef BENCH_CONVERGE_H
+#define BENCH_CONVERGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct bench_converge_options {
+	uint64_t memory;    /* bytes */
+	uint64_t rate;	    /* pages that the guest writes in a second */
+	uint64_t bandwidth; /* bytes a second, at most */
+	uint64_t downtime_ns;
+	const char *self; /* the silt binary */
+	const char *dir;  /* for reports, on the way */
+	const char *json; /* write the result here, or NULL */
+};
+
+/*
+ * What the time of syncs does to a migration: one guest is migrated by silt, then with a sync that
+ * goes page by page, for the same downtime and for the one that was forecast then.
+ *
+ * Return: 0; 1 it did not come out so; -errno with silt_errmsg() set: there is no KVM here, ...
+ * Blocks: for several migrations.
+ */
+int bench_converge(const struct bench_converge_options *opt);
+
+#endif
