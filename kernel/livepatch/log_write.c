@@ -298,6 +298,25 @@ static int log_write_pin(void __user *log_base, u64 address, u64 length)
 }
 
 #ifdef SILT_BROKEN
+/* To compare with: direct access, but a compare and exchange for every page. */
+static int log_write_bit(void __user *log_base, u64 address, u64 length)
+{
+	struct log_range range = log_range(log_base, address, length);
+	int r;
+
+	for (; length && range.bits; range.first++, range.bits--) {
+		unsigned long __user *word = word_of(range.first);
+		unsigned long mask = mask_of(range.first, 1);
+
+		r = or_word(word, mask, or_cmpxchg);
+		if (unlikely(r))
+			r = or_after_failure(word, mask, r);
+		if (unlikely(r))
+			return report(address, length, r);
+	}
+	return 0;
+}
+
 /* Loses what others set or clear between its read and its write. */
 static __always_inline int or_broken(unsigned long __user *word, unsigned long mask)
 {
@@ -330,6 +349,7 @@ const struct silt_method silt_methods[] = {
 	{"futex", log_write_futex},
 	{"pin", log_write_pin},
 #ifdef SILT_BROKEN
+	{"bit", log_write_bit},
 	{"broken", log_write_broken},
 #endif
 	{},
