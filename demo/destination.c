@@ -217,13 +217,16 @@ static int make_machine(struct destination *d)
 	return ret;
 }
 
-/* Until a source brings a guest. Those that only ask have come too late: it never ran here. */
+/*
+ * Until a source brings a guest. Those that only ask have come too late: it never ran here. A
+ * source that started this process comes at once, or has died.
+ */
 static int await_source(struct destination *d)
 {
-	int ret;
+	int timeout = d->opt->fd < 0 ? -1 : (int)d->opt->timeout_ms, ret;
 
 	for (;;) {
-		d->fd = link_accept(d->listener, -1);
+		d->fd = link_accept(d->listener, timeout);
 		if (d->fd < 0)
 			return d->fd;
 		ret = link_read_hello(d->fd, &d->hello, (int)d->opt->timeout_ms);
