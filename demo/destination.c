@@ -134,7 +134,7 @@ static int compare(const struct destination *d, int fd)
 
 	if (ret >= 0)
 		ret = link_read(fd, &verdict, sizeof(verdict), (int)d->opt->timeout_ms);
-	return ret < 0 ? ret : verdict.equal;
+	return ret < 0 ? ret : !!verdict.equal;
 }
 
 /* Return: as compare(), with the source that asks who has the guest; -EAGAIN it was another one. */
