@@ -2,6 +2,7 @@
 #ifndef SILT_PRECOPY_ESTIMATE_H
 #define SILT_PRECOPY_ESTIMATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,8 +40,9 @@ struct precopy_writes {
 	double rate[PRECOPY_KINDS];  /* writes a ns to one page of the kind */
 	double pages[PRECOPY_KINDS]; /* of the kind */
 	double dirty[PRECOPY_KINDS]; /* the share of them that is, behind the last round */
-	double spread; /* of what rounds found about what this says: a factor is e to the +-spread
-			*/
+	bool armed_late; /* pages that are sent: their writes are noticed only from then on */
+	double spread;	 /* of what rounds found about what this says: a factor is e to the +-spread
+			  */
 };
 
 /* From @n rounds, the last one last; at least one. */

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How a guest dirties pages, from what rounds found. Its pages are taken to be of some kinds, and
- * each page of a kind to be written at random, so many times a second. A page that is clean for t
- * is dirty at its end with a chance of 1 - exp(-rate t). A page that the round itself sends is
- * clean only from then on, on average for half of the round. So from the share of a kind that was
- * dirty before a round follows the one behind it, whatever the number of its pages is: what rounds
- * found are linear equations for those numbers, which are not negative. What they leave open is
- * settled by the fewest writes.
+ * each page of a kind to be written at random, so many times a second. A page whose writes are
+ * noticed for t is dirty at its end with a chance of 1 - exp(-rate t).
+ *
+ * They are noticed for all of a round where sources clear as they are read, and where one clear
+ * arms all of memory at the first take. Where there are many chunks to clear, what is sent is armed
+ * late: its writes are noticed for half of the round, on average. Both are tried.
+ *
+ * So from the share of a kind that was dirty before a round follows the one behind it, whatever the
+ * number of its pages is: what rounds found are linear equations for those numbers, which are not
+ * negative. What they leave open is settled by fewer writes.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -22,7 +26,7 @@
 #define AGE    0.8
 #define COARSE 0.04
 
-/* Pages that are written lie together: when the first round comes to them says much about them. */
+/* If armed late: pages that are written lie together, where the first round comes early or late. */
 #define COARSE_FIRST 0.25
 
 /*
@@ -30,6 +34,9 @@
  * longest round: it grows by the root, so that pages which are written all the time may be so.
  */
 #define PRICE 0.5
+
+/* How much better late arming has to fit. */
+#define PRICE_LATE 1
 
 /* Rounds as equations: rows[i][k] * pages[k], summed up over k, is found[i]; divided by deviations.
  */
@@ -40,13 +47,12 @@ struct equations {
 	double price[KINDS];
 };
 
-/* Of a kind's pages that are dirty at a share of @dirty, and are sent or not in @x = rate * time.
- */
-static double behind_round(double dirty, double x)
+/* The share of a kind's pages, @dirty of which were and are sent, behind @x = rate * time. */
+static double behind_round(const struct precopy_writes *w, double dirty, double x)
 {
 	double all = -expm1(-x), half = x > 1e-6 ? 1 - all / x : x / 2;
 
-	return dirty * half + (1 - dirty) * all;
+	return w->armed_late ? dirty * half + (1 - dirty) * all : all;
 }
 
 double precopy_writes_step(struct precopy_writes *w, double ns, double speed)
@@ -55,7 +61,7 @@ double precopy_writes_step(struct precopy_writes *w, double ns, double speed)
 	int k;
 
 	for (k = 0; k < KINDS; k++) {
-		w->dirty[k] = behind_round(w->dirty[k], w->rate[k] * ns * speed);
+		w->dirty[k] = behind_round(w, w->dirty[k], w->rate[k] * ns * speed);
 		sum += w->pages[k] * w->dirty[k];
 	}
 	return sum;
@@ -94,7 +100,7 @@ static void equation_of_round(struct equations *e, const struct precopy_writes *
 			      const struct silt_precopy_round *r, double age)
 {
 	double found = (double)r->dirty_pages + 0.5;
-	double coarse = r->round == 1 ? COARSE_FIRST : COARSE, weight;
+	double coarse = r->round == 1 && w->armed_late ? COARSE_FIRST : COARSE, weight;
 	int k;
 
 	if (SILT_FAULT(precopy_first_bitmap_is_rate) && r->round == 1)
@@ -268,18 +274,48 @@ static double spread_of(const struct equations *e, const struct precopy_writes *
 	return COARSE * sqrt(squares / (double)(e->n - 1));
 }
 
-void precopy_writes_fit(const struct precopy_basis *basis, const struct silt_precopy_round *rounds,
-			size_t n, struct precopy_writes *w)
+/* Squares and price together. */
+static double misfit(const struct equations *e, const struct precopy_writes *w)
 {
-	size_t used = n < ROUNDS ? n : ROUNDS;
+	double sum = 0, rest;
+	size_t i;
+	int k;
+
+	for (i = 0; i < e->n; i++) {
+		rest = rest_of(e, w, i);
+		sum += rest * rest;
+	}
+	for (k = 0; k < KINDS; k++)
+		sum += e->price[k] * w->pages[k];
+	return sum;
+}
+
+/* Return: how ill it fits. */
+static double fit(const struct precopy_basis *basis, const struct silt_precopy_round *rounds,
+		  size_t n, bool armed_late, struct precopy_writes *w)
+{
 	struct equations e;
 
 	memset(w, 0, sizeof(*w));
-	rounds += n - used;
-	choose_rates(w, rounds, used);
-	set_up(&e, w, rounds, used, (double)basis->pages);
+	w->armed_late = armed_late;
+	choose_rates(w, rounds, n);
+	set_up(&e, w, rounds, n, (double)basis->pages);
 	solve(&e, w->pages);
 	w->spread = spread_of(&e, w);
+	return misfit(&e, w);
+}
+
+void precopy_writes_fit(const struct precopy_basis *basis, const struct silt_precopy_round *rounds,
+			size_t n, struct precopy_writes *writes)
+{
+	size_t used = n < ROUNDS ? n : ROUNDS;
+	struct precopy_writes late;
+	double early;
+
+	rounds += n - used;
+	early = fit(basis, rounds, used, false, writes);
+	if (fit(basis, rounds, used, true, &late) < early - PRICE_LATE)
+		*writes = late;
 }
 
 double precopy_writes_set(const struct precopy_writes *w, double ns)

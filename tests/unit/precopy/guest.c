@@ -234,7 +234,7 @@ static void init_rest(struct guest *g)
 	g->running = true;
 	g->set = 1;
 	g->byte_ns = 1;
-	for (i = 0; i < MAX_STATE; i++)
+	for (i = 0; i < MAX_STATE; i += 64)
 		g->state[i] = (uint8_t)(rng_next(&g->rng) >> 9);
 	g->ops = (struct silt_precopy_ops){sizeof(g->ops), op_sync,    op_take, op_put_back,
 					   op_dirty,	   op_discard, NULL,	g};
@@ -274,7 +274,7 @@ void guest_init(struct guest *g, uint64_t seed)
 	g->sync_ns = rng_below(&g->rng, 100000);
 	g->take_page_ns = (double)rng_below(&g->rng, 300);
 	g->stop_ns = rng_below(&g->rng, 100000);
-	g->state_bytes = rng_one_in(&g->rng, 4) ? MAX_STATE : rng_below(&g->rng, 3000);
+	g->state_bytes = rng_one_in(&g->rng, 8) ? MAX_STATE : rng_below(&g->rng, 3000);
 	g->saving_writes = true;
 }
 

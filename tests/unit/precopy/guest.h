@@ -16,7 +16,7 @@
  * strict as is allowed: a write that comes before a page is taken is forgotten then.
  */
 #define MAX_BLOCKS 4
-#define MAX_STATE  (1 << 20)
+#define MAX_STATE  300000 /* more than one frame of it */
 
 struct guest_block {
 	char name[32];

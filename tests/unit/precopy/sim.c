@@ -54,7 +54,8 @@ static uint64_t send(struct sim *s)
 	for (page = 0; page < s->pages; page++) {
 		if (!s->dirty[page])
 			continue;
-		s->written[page] = false;
+		if (s->armed_late)
+			s->written[page] = false;
 		advance(s, s->page_ns);
 		sent++;
 	}
@@ -69,6 +70,7 @@ static uint64_t sync_all(struct sim *s)
 	advance(s, s->sync_ns);
 	for (page = 0; page < s->pages; page++)
 		sum += s->dirty[page] = s->written[page];
+	memset(s->written, false, s->pages * sizeof(bool));
 	return sum;
 }
 
@@ -88,11 +90,12 @@ static void one_round(struct sim *s, unsigned int i)
 }
 
 void sim_run(struct sim *s, enum sim_pattern pattern, uint64_t pages, double load, double sync_ns,
-	     uint64_t seed)
+	     bool armed_late, uint64_t seed)
 {
 	unsigned int i;
 
 	*s = (struct sim){.rng = rng_make(seed), .pattern = pattern, .pages = pages};
+	s->armed_late = armed_late;
 	s->page_ns = 200e3;
 	s->rate = load / s->page_ns;
 	s->sync_ns = sync_ns;

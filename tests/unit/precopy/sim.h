@@ -28,7 +28,8 @@ struct sim {
 	struct rng rng;
 	enum sim_pattern pattern;
 	uint64_t pages;
-	double rate; /* writes a ns */
+	bool armed_late; /* a page that is sent: writes before that are not noticed */
+	double rate;	 /* writes a ns */
 	double page_ns, sync_ns, stop_ns;
 	bool *dirty, *written;
 	uint64_t place;
@@ -40,7 +41,7 @@ const char *sim_pattern_name(enum sim_pattern pattern);
 
 /* Run all rounds. @rate is of a guest that would dirty @load times what can be sent. */
 void sim_run(struct sim *s, enum sim_pattern pattern, uint64_t pages, double load, double sync_ns,
-	     uint64_t seed);
+	     bool armed_late, uint64_t seed);
 
 /* What the engine would know; a goal of 0. */
 void sim_basis(const struct sim *s, struct precopy_basis *basis);
