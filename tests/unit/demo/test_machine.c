@@ -144,7 +144,7 @@ static void break_one_off(struct machine *from)
 	struct tracking t;
 
 	open_machine(&nowhere, false);
-	assert_int_equal(tracking_open(&t, from), 0);
+	assert_int_equal(tracking_open(&t, from, NULL), 0);
 	assert_int_equal(tracking_switch(&t, true), 0);
 	copy_round(&t, &nowhere);
 	let_run(from);
@@ -169,7 +169,7 @@ static void migrate(bool kvm, enum demo_pattern pattern, bool twice)
 	let_run(&from);
 	if (twice)
 		break_one_off(&from);
-	assert_int_equal(tracking_open(&t, &from), 0);
+	assert_int_equal(tracking_open(&t, &from, NULL), 0);
 	if (tracking_switch(&t, true))
 		fail_msg("%s", silt_errmsg());
 	assert_int_equal(copy_round(&t, &to),
