@@ -13,7 +13,7 @@
 
 #include "guest.h"
 
-#define MAX_FRAME (1 << 20)
+#define MAX_FRAME (1 << 19)
 
 void peer_init(struct guest *g)
 {
