@@ -31,7 +31,8 @@
 
 /*
  * What writes cost in squared deviations, were all pages of a kind that is written once in the
- * longest round: it grows by the root, so that pages which are written all the time may be so.
+ * longest round. With one round it is the writes that count; the more rounds have been seen, the
+ * less it counts how often pages are written, so that some may be all the time.
  */
 #define PRICE 0.5
 
@@ -129,7 +130,7 @@ static void set_up(struct equations *e, struct precopy_writes *w,
 		longest = fmax(longest, (double)rounds[i].total_ns);
 	}
 	for (k = 0; k < KINDS; k++)
-		e->price[k] = PRICE * sqrt(w->rate[k] * longest) / pages;
+		e->price[k] = PRICE * pow(w->rate[k] * longest, 0.5 + 0.5 / (double)n) / pages;
 }
 
 static double rest_of(const struct equations *e, const struct precopy_writes *w, size_t i)
