@@ -51,10 +51,6 @@ static void widen_window(void)
 	for (i = 0; i < READ_ONCE(silt_window); i++)
 		cpu_relax();
 }
-#else
-static inline void widen_window(void)
-{
-}
 #endif
 
 static noinline int or_pinned(unsigned long __user *word, unsigned long mask)
