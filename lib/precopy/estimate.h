@@ -41,6 +41,7 @@ struct precopy_writes {
 	double pages[PRECOPY_KINDS]; /* of the kind */
 	double dirty[PRECOPY_KINDS]; /* the share of them that is, behind the last round */
 	bool armed_late; /* pages that are sent: their writes are noticed only from then on */
+	bool swept;	 /* the pages of a kind are written in turn, not at random */
 	double spread;	 /* of what rounds found about what this says: a factor is e to the +-spread
 			  */
 };

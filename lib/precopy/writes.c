@@ -6,7 +6,8 @@
  *
  * They are noticed for all of a round where sources clear as they are read, and where one clear
  * arms all of memory at the first take. Where there are many chunks to clear, what is sent is armed
- * late: its writes are noticed for half of the round, on average. Both are tried.
+ * late: its writes are noticed for half of the round, on average. Both are tried, and also that a
+ * kind's pages are written in turn: then so many are dirty as were written, until all are.
  *
  * So from the share of a kind that was dirty before a round follows the one behind it, whatever the
  * number of its pages is: what rounds found are linear equations for those numbers, which are not
@@ -36,8 +37,9 @@
  */
 #define PRICE 0.5
 
-/* How much better late arming has to fit. */
-#define PRICE_LATE 1
+/* How much better late arming has to fit, and sweeps. */
+#define PRICE_LATE  1
+#define PRICE_SWEPT 2
 
 /* Rounds as equations: rows[i][k] * pages[k], summed up over k, is found[i]; divided by deviations.
  */
@@ -48,12 +50,31 @@ struct equations {
 	double price[KINDS];
 };
 
+/* The share of a kind's pages that is written in @x = rate * time. */
+static double written_in(const struct precopy_writes *w, double x)
+{
+	return w->swept ? fmin(x, 1) : -expm1(-x);
+}
+
+/* The same of pages whose writes are noticed only from when they are sent, at any time of it. */
+static double written_behind_send(const struct precopy_writes *w, double x)
+{
+	if (w->swept)
+		return x < 1 ? x / 2 : 1 - 0.5 / x;
+	return x > 1e-6 ? 1 + expm1(-x) / x : x / 2;
+}
+
 /* The share of a kind's pages, @dirty of which were and are sent, behind @x = rate * time. */
 static double behind_round(const struct precopy_writes *w, double dirty, double x)
 {
-	double all = -expm1(-x), half = x > 1e-6 ? 1 - all / x : x / 2;
+	double all = written_in(w, x);
 
-	return w->armed_late ? dirty * half + (1 - dirty) * all : all;
+	if (!w->armed_late)
+		return all;
+	/* A sweep comes last to what it has written last. */
+	if (w->swept && x < 1 - dirty)
+		return x;
+	return dirty * written_behind_send(w, x) + (1 - dirty) * all;
 }
 
 double precopy_writes_step(struct precopy_writes *w, double ns, double speed)
@@ -293,12 +314,13 @@ static double misfit(const struct equations *e, const struct precopy_writes *w)
 
 /* Return: how ill it fits. */
 static double fit(const struct precopy_basis *basis, const struct silt_precopy_round *rounds,
-		  size_t n, bool armed_late, struct precopy_writes *w)
+		  size_t n, bool armed_late, bool swept, struct precopy_writes *w)
 {
 	struct equations e;
 
 	memset(w, 0, sizeof(*w));
 	w->armed_late = armed_late;
+	w->swept = swept;
 	choose_rates(w, rounds, n);
 	set_up(&e, w, rounds, n, (double)basis->pages);
 	solve(&e, w->pages);
@@ -310,13 +332,21 @@ void precopy_writes_fit(const struct precopy_basis *basis, const struct silt_pre
 			size_t n, struct precopy_writes *writes)
 {
 	size_t used = n < ROUNDS ? n : ROUNDS;
-	struct precopy_writes late;
-	double early;
+	double least = INFINITY, ill;
+	struct precopy_writes w;
+	int way;
 
 	rounds += n - used;
-	early = fit(basis, rounds, used, false, writes);
-	if (fit(basis, rounds, used, true, &late) < early - PRICE_LATE)
-		*writes = late;
+	for (way = 0; way < 4; way++) {
+		bool late = way & 1, swept = way & 2;
+
+		ill = fit(basis, rounds, used, late, swept, &w);
+		ill += (late ? PRICE_LATE : 0) + (swept ? PRICE_SWEPT : 0);
+		if (ill < least) {
+			least = ill;
+			*writes = w;
+		}
+	}
 }
 
 double precopy_writes_set(const struct precopy_writes *w, double ns)
@@ -325,6 +355,6 @@ double precopy_writes_set(const struct precopy_writes *w, double ns)
 	int k;
 
 	for (k = 0; k < KINDS; k++)
-		sum += w->pages[k] * -expm1(-w->rate[k] * ns);
+		sum += w->pages[k] * written_in(w, w->rate[k] * ns);
 	return sum;
 }
