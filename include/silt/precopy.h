@@ -140,7 +140,7 @@ struct silt_precopy_round {
 	uint64_t round; /* from 1 on */
 	bool last;
 	uint64_t began_ns; /* since silt_precopy_run() */
-	uint64_t rtt_ns;   /* there and back, as HELLO saw it; 0 with a transport */
+	uint64_t rtt_ns;   /* there and back: the soonest answer so far; 0 with a transport */
 	uint64_t total_ns;
 	uint64_t clear_ns; /* taking runs, which arms their tracking */
 	uint64_t scan_ns;  /* copying, looking for zero pages, checksums */

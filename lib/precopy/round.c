@@ -178,7 +178,7 @@ static int flush(struct silt_precopy *p)
 	int ret;
 
 	if (p->sender)
-		return precopy_sender_flush(p->sender, &p->now);
+		return precopy_sender_flush(p->sender, &p->now, &p->rtt_ns);
 	if (!p->transport.flush)
 		return 0;
 	ret = p->transport.flush(p->transport.opaque, p->now.round);

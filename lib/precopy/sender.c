@@ -264,13 +264,15 @@ int precopy_sender_skip(struct precopy_sender *s, size_t block, uint64_t first, 
 	return ret;
 }
 
-int precopy_sender_flush(struct precopy_sender *s, const struct silt_precopy_round *round)
+int precopy_sender_flush(struct precopy_sender *s, const struct silt_precopy_round *round,
+			 uint64_t *rtt_ns)
 {
 	struct wire_round sent = {.round = round->round, .last = round->last}, ack;
-	uint64_t began;
+	uint64_t asked, began;
 	int ret = write_pages(s);
 
 	sent.pages = s->pages;
+	asked = precopy_now(s->p);
 	if (!ret)
 		ret = send_frame(s, WIRE_ROUND, &sent, sizeof(sent));
 	if (ret < 0)
@@ -278,6 +280,9 @@ int precopy_sender_flush(struct precopy_sender *s, const struct silt_precopy_rou
 	began = precopy_now(s->p);
 	ret = await_answer(s, WIRE_ACK, &ack, sizeof(ack), PRECOPY_MAY_CANCEL);
 	s->write_ns += precopy_now(s->p) - began;
+	/* Behind pages an answer takes longer: the soonest is nearest to what the way takes. */
+	if (!ret && precopy_now(s->p) - asked < *rtt_ns)
+		*rtt_ns = precopy_now(s->p) - asked;
 	if (!ret && memcmp(&ack, &sent, sizeof(ack)))
 		return silt_err(EPROTO,
 				"the destination has %" PRIu64 " pages behind round %" PRIu64

@@ -28,8 +28,9 @@ int precopy_sender_skip(struct precopy_sender *s, size_t block, uint64_t first, 
 /* It ends early: pages that it was given, and that have not left, are put back. */
 void precopy_sender_put_back(struct precopy_sender *s);
 
-/* All that was given is sent, and the destination has it. */
-int precopy_sender_flush(struct precopy_sender *s, const struct silt_precopy_round *round);
+/* All that was given is sent, and the destination has it. *@rtt_ns falls if it said so sooner. */
+int precopy_sender_flush(struct precopy_sender *s, const struct silt_precopy_round *round,
+			 uint64_t *rtt_ns);
 
 /* The device state, and LOAD behind it; then, that the destination has loaded it. */
 int precopy_sender_state(struct precopy_sender *s, const void *state, size_t n);
