@@ -123,7 +123,8 @@ static bool fill_row(json_object *o, const struct report *r, const struct report
 	       add(o, "last", json_object_new_boolean(round->last)) &&
 	       add_ms(o, "began_ms", round->began_ns) && add_ms(o, "total_ms", round->total_ns) &&
 	       add_ms(o, "clear_ms", round->clear_ns) && add_ms(o, "scan_ms", round->scan_ns) &&
-	       add_ms(o, "send_ms", round->send_ns) && add_count(o, "pages", round->pages) &&
+	       add_ms(o, "send_ms", round->send_ns) && add_ms(o, "rtt_ms", round->rtt_ns) &&
+	       add_count(o, "pages", round->pages) &&
 	       add_count(o, "zero_pages", round->zero_pages) &&
 	       add_count(o, "bytes", round->bytes) && add_count(o, "new_pages", round->new_pages) &&
 	       add_count(o, "dirty_pages", round->dirty_pages) &&
