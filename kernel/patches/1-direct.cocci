@@ -43,12 +43,11 @@ typedef u32;
 +{
 +	/* Futexes have 32 bits: which half of the long has its lower bits? */
 +	int flip = IS_ENABLED(CONFIG_CPU_BIG_ENDIAN) ? sizeof(long) / sizeof(u32) - 1 : 0;
-+	u32 __user *halves;
++	u32 __user *halves = word;
 +	int old;
 +	int i;
 +	int r = 0;
 +
-+	halves = word;
 +	/* Whatever is wrong with the page is left to log_write_pinned(). */
 +	pagefault_disable();
 +	for (i = 0; !r && i < sizeof(long) / sizeof(u32); i++) {
@@ -88,8 +87,9 @@ attribute name __user;
 typedef u64;
 @@
 +/*
-+ * Bits of the log are counted from address zero, since longs begin there, and need not where the log
-+ * does. This is the mask of those from @bit to @end that lie in one long with @bit.
++ * Bits of the log are counted from address zero: longs begin there, and
++ * need not where the log does. This is the mask of those from @bit to @end
++ * that lie in one long with @bit.
 + */
 +static unsigned long log_mask(u64 bit, u64 end)
 +{
@@ -102,11 +102,12 @@ typedef u64;
 +
  log_write_hva(...) { ... }
 
+// The direct way calls it last, and so needs no stack of its own.
 @depends on replaced@
-attribute name __user;
+attribute name __user, noinline;
 typedef u64;
 @@
-+static int log_write_pinned(u64 bit, u64 end)
++static noinline int log_write_pinned(u64 bit, u64 end)
 +{
 +	for (; bit < end; bit = round_down(bit, BITS_PER_LONG) + BITS_PER_LONG) {
 +		void __user *word = u64_to_user_ptr(bit / BITS_PER_LONG * sizeof(long));
@@ -144,11 +145,3 @@ typedef u64;
 +}
 +
  log_write_hva(...) { ... }
-
-// The direct way calls it last, and so needs no stack of its own.
-@depends on replaced@
-attribute name noinline;
-@@
- static
-+noinline
- int log_write_pinned(...) { ... }

@@ -9,6 +9,7 @@
 @direct@
 @@
  set_bits_direct(...) { ... }
++#endif
 
 @depends on direct@
 attribute name __user;
@@ -16,12 +17,11 @@ attribute name __user;
 +#ifdef unsafe_try_cmpxchg_user
 +static int set_bits_direct(void __user *addr, unsigned long mask)
 +{
-+	unsigned long __user *word;
++	unsigned long __user *word = addr;
 +	unsigned long old;
 +	int tries;
 +	int r = -EFAULT;
 +
-+	word = addr;
 +	pagefault_disable();
 +	if (!user_access_begin(word, sizeof(*word)))
 +		goto out;
@@ -41,9 +41,3 @@ attribute name __user;
 +}
 +#else
  set_bits_direct(...) { ... }
-
-@depends on direct@
-@@
-+#endif
-+
- set_bits_pinned(...) { ... }

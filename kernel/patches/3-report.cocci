@@ -14,7 +14,7 @@ identifier r;
  <...
 -if (r)
 +if (r) {
-+	pr_warn_ratelimited("%s: dirty log not written at 0x%lx: error %d\n", current->comm, (unsigned long)word, r);
++	pr_warn_ratelimited("%s: dirty log not written: %d\n", current->comm, r);
  	return r;
 +}
  ...>
