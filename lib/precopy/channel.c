@@ -25,7 +25,11 @@ static uint64_t now_ns(void)
 
 static uint64_t deadline_in(uint64_t ns)
 {
-	return ns ? now_ns() + ns : 0;
+	uint64_t deadline;
+
+	if (!ns)
+		return 0;
+	return __builtin_add_overflow(now_ns(), ns, &deadline) ? UINT64_MAX : deadline;
 }
 
 /* For poll(): milliseconds until @deadline, rounded up. */
@@ -138,18 +142,31 @@ static int gone(int err)
 	return silt_err_sys(err, "the channel");
 }
 
+/* By the caller's function. */
+static int64_t write_apart(struct precopy_channel *c, const struct iovec *iov, int n)
+{
+	int64_t ret = c->is.write(c->is.opaque, iov, n);
+	uint64_t bytes = 0;
+	int i;
+
+	if (ret < 0)
+		return silt_err_sys(silt_callback_errno(ret), "the channel's write");
+	for (i = 0; i < n; i++)
+		bytes += iov[i].iov_len;
+	if (!ret || (uint64_t)ret > bytes)
+		return silt_err(EPROTO, "the channel's write took %" PRId64 " bytes of %" PRIu64,
+				ret, bytes);
+	return ret;
+}
+
 /* What can be written now. Return: bytes, 0 none; -errno. */
 static int64_t write_some(struct precopy_channel *c, struct iovec *iov, int n)
 {
 	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)n};
 	int64_t ret;
 
-	if (c->is.write) {
-		ret = c->is.write(c->is.opaque, iov, n);
-		if (ret < 0)
-			return silt_err_sys(silt_callback_errno(ret), "the channel's write");
-		return ret ? ret : silt_err(EPROTO, "the channel's write took nothing");
-	}
+	if (c->is.write)
+		return write_apart(c, iov, n);
 	ret = sendmsg(c->is.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (ret >= 0 || errno == EINTR || errno == EAGAIN)
 		return ret < 0 ? 0 : ret;

@@ -2,12 +2,14 @@
 /* A monitor whose wire is its own; and options that make no sense. */
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -184,6 +186,67 @@ static void test_ends_of_hand_over(void **unused)
 	guest_fini(&g);
 }
 
+static int64_t write_too_much(void *opaque, const struct iovec *iov, int n)
+{
+	return peer_write(opaque, iov, n) + 1;
+}
+
+static void test_more_written_than_given(void **unused)
+{
+	struct silt_precopy_options opt;
+	struct guest g;
+
+	(void)unused;
+	guest_init_plain(&g, (uint64_t[]){10}, 1);
+	guest_options(&g, &opt);
+	opt.channel.write = write_too_much;
+	guest_precopy(&g, &opt);
+	assert_int_equal(silt_precopy_run(g.precopy), -EPROTO);
+	assert_true(g.running);
+	guest_fini(&g);
+}
+
+static struct silt_precopy *to_cancel;
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+	silt_precopy_cancel(to_cancel);
+}
+
+/* Until it is called with NULL, again and again: it may begin to wait at any time. */
+static void alarm_cancels(struct silt_precopy *p)
+{
+	const struct itimerval often = {.it_interval.tv_usec = 10000, .it_value.tv_usec = 10000};
+	const struct itimerval never = {0};
+
+	to_cancel = p ? p : to_cancel;
+	signal(SIGALRM, on_alarm);
+	setitimer(ITIMER_REAL, p ? &often : &never, NULL);
+}
+
+/* The longest timeout there is ends in no time that comes. */
+static void test_longest_timeout(void **unused)
+{
+	struct silt_precopy_options opt;
+	struct guest g;
+	int pair[2];
+
+	(void)unused;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	guest_init_plain(&g, (uint64_t[]){10}, 1);
+	guest_options(&g, &opt);
+	opt.channel = (struct silt_channel){.size = sizeof(opt.channel), .fd = pair[0]};
+	opt.timeout_ns = UINT64_MAX;
+	guest_precopy(&g, &opt);
+	alarm_cancels(g.precopy);
+	assert_int_equal(silt_precopy_run(g.precopy), -ECANCELED);
+	alarm_cancels(NULL);
+	close(pair[0]);
+	close(pair[1]);
+	guest_fini(&g);
+}
+
 static struct silt_precopy *expect(const struct silt_precopy_options *opt, int ret)
 {
 	struct silt_precopy *p = NULL;
@@ -300,6 +363,8 @@ int main(void)
 		cmocka_unit_test(test_moves),
 		cmocka_unit_test(test_goes_on_where_it_failed),
 		cmocka_unit_test(test_ends_of_hand_over),
+		cmocka_unit_test(test_more_written_than_given),
+		cmocka_unit_test(test_longest_timeout),
 		cmocka_unit_test(test_misuse),
 		cmocka_unit_test(test_wrong_descriptors),
 		cmocka_unit_test(test_runs_once),
