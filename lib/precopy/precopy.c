@@ -289,7 +289,7 @@ static int all_dirty(struct silt_precopy *p)
 	size_t i;
 	int ret = 0;
 
-	for (i = 0; i < p->opt.nblocks && !ret; i++)
+	for (i = 0; i < p->opt.nblocks && ret >= 0; i++)
 		ret = p->ops.put_back(p->ops.opaque, p->blocks[i].id, 0, p->blocks[i].pages);
 	return ret < 0 ? precopy_op_failed(p, ret, "put_back") : 0;
 }

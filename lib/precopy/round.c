@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -152,24 +153,35 @@ static int send_block(struct silt_precopy *p, size_t block, struct lap *lap)
 	}
 }
 
-/* Tell the destination what need not arrive. */
+static int send_skip(struct silt_precopy *p, const struct precopy_skip *skip)
+{
+	const struct silt_precopy_transport *t = &p->transport;
+	int ret;
+
+	if (p->sender)
+		return precopy_sender_skip(p->sender, skip->block, skip->first, skip->n);
+	if (!t->skip)
+		return 0;
+	ret = t->skip(t->opaque, &p->blocks[skip->block], skip->first, skip->n);
+	return ret < 0 ? precopy_callback_failed(ret, "the transport's skip") : 0;
+}
+
+/* Tell the destination what need not arrive. Who discards more does not wait for the network. */
 static int send_skips(struct silt_precopy *p)
 {
-	struct precopy_skip skip;
+	struct precopy_skip *list;
+	size_t n;
 	int ret = 0;
 
 	pthread_mutex_lock(&p->skips.lock);
-	while (p->skips.used && !ret) {
-		skip = p->skips.list[--p->skips.used];
-		if (p->sender)
-			ret = precopy_sender_skip(p->sender, skip.block, skip.first, skip.n);
-		else if (p->transport.skip)
-			ret = p->transport.skip(p->transport.opaque, &p->blocks[skip.block],
-						skip.first, skip.n);
-	}
+	list = p->skips.list;
+	n = p->skips.used;
+	p->skips.list = NULL;
+	p->skips.used = p->skips.room = 0;
 	pthread_mutex_unlock(&p->skips.lock);
-	if (ret < 0 && !p->sender)
-		return precopy_callback_failed(ret, "the transport's skip");
+	while (n && !ret)
+		ret = send_skip(p, &list[--n]);
+	free(list);
 	return ret;
 }
 

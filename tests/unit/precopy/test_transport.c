@@ -24,6 +24,7 @@ struct wire {
 	uint64_t pages, zero_pages, skipped, flushes, sends, aborts;
 	uint64_t fail_send; /* this one */
 	int end;	    /* of hand_over */
+	bool discard_more;  /* while it is told of pages that are discarded */
 	char why[200];
 };
 
@@ -61,6 +62,10 @@ static int skip_pages(void *opaque, const struct silt_precopy_block *b, uint64_t
 
 	assert_true(first + n <= b->pages);
 	w->skipped += n;
+	if (w->discard_more) {
+		w->discard_more = false;
+		assert_true(silt_precopy_discard(w->g->precopy, b->id, b->pages - 1, 1) >= 0);
+	}
 	return 0;
 }
 
@@ -183,6 +188,70 @@ static void test_ends_of_hand_over(void **unused)
 	assert_int_equal(silt_precopy_resolve(g.precopy, false), 0);
 	assert_false(g.running);
 	assert_int_equal(silt_precopy_resolve(g.precopy, true), -EINVAL);
+	guest_fini(&g);
+}
+
+/* Who discards does not wait until others' are sent: it may be the one who sends them. */
+static void test_discards_while_they_are_sent(void **unused)
+{
+	struct silt_precopy_transport t;
+	struct guest g;
+	struct wire w;
+
+	(void)unused;
+	guest_init_plain(&g, (uint64_t[]){500, 500}, 2);
+	wire_init(&w, &g, &t);
+	w.discard_more = true;
+	assert_int_equal(migrate(&g, &t, false), SILT_PRECOPY_MOVED);
+	assert_int_equal(w.skipped, 2);
+	guest_fini(&g);
+}
+
+static int put_back_and_more(void *opaque, int block, uint64_t first, uint64_t n)
+{
+	struct guest *g = opaque;
+
+	return g->ops.put_back(g, block, first, n) + 1;
+}
+
+static int skip_and_more(void *opaque, const struct silt_precopy_block *b, uint64_t first,
+			 uint64_t n)
+{
+	return skip_pages(opaque, b, first, n) + 1;
+}
+
+static int flush_and_more(void *opaque, uint64_t round)
+{
+	return flush(opaque, round) + 1;
+}
+
+/* Only what is negative is an error, and nothing is left out for anything else. */
+static void test_positive_is_no_error(void **unused)
+{
+	struct silt_precopy_options opt;
+	struct silt_precopy_transport t;
+	struct silt_precopy_result r = {.size = sizeof(r)};
+	struct silt_precopy_ops ops;
+	struct guest g;
+	struct wire w;
+
+	(void)unused;
+	guest_init_plain(&g, (uint64_t[]){500, 500}, 2);
+	wire_init(&w, &g, &t);
+	t.skip = skip_and_more;
+	t.flush = flush_and_more;
+	guest_options(&g, &opt);
+	ops = *opt.ops;
+	ops.put_back = put_back_and_more;
+	opt.ops = &ops;
+	opt.transport = &t;
+	guest_precopy(&g, &opt);
+	assert_true(silt_precopy_discard(g.precopy, g.blocks[0].id, 0, 1) >= 0);
+	memset(g.blocks[1].dirty, 0, g.blocks[1].pages * sizeof(*g.blocks[1].dirty));
+	assert_int_equal(silt_precopy_run(g.precopy), SILT_PRECOPY_MOVED);
+	assert_true(guest_same(&g));
+	assert_int_equal(silt_precopy_result(g.precopy, &r), 0);
+	assert_int_equal(r.rounds, w.flushes);
 	guest_fini(&g);
 }
 
@@ -363,6 +432,8 @@ int main(void)
 		cmocka_unit_test(test_moves),
 		cmocka_unit_test(test_goes_on_where_it_failed),
 		cmocka_unit_test(test_ends_of_hand_over),
+		cmocka_unit_test(test_discards_while_they_are_sent),
+		cmocka_unit_test(test_positive_is_no_error),
 		cmocka_unit_test(test_more_written_than_given),
 		cmocka_unit_test(test_longest_timeout),
 		cmocka_unit_test(test_misuse),
