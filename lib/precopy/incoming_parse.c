@@ -9,24 +9,6 @@
 #include "base/mutant.h"
 #include "precopy/incoming.h"
 
-/* Text from the peer, for messages: with whatever would harm a terminal or a log left out. */
-struct text {
-	char bytes[WIRE_MAX_REASON + 1];
-};
-
-static struct text text_of(const uint8_t *from, size_t n)
-{
-	struct text text;
-	size_t i;
-
-	if (n > WIRE_MAX_REASON)
-		n = WIRE_MAX_REASON;
-	for (i = 0; i < n; i++)
-		text.bytes[i] = from[i] >= ' ' && from[i] <= '~' ? (char)from[i] : '?';
-	text.bytes[n] = '\0';
-	return text;
-}
-
 /* ---- HELLO ----------------------------------------------------------------------------------- */
 
 /* What is left of a payload. */
@@ -88,7 +70,7 @@ static int match_entry(struct incoming_ram *ram, const struct entry *entry, uint
 		       bool *named)
 {
 	size_t i = find_block(ram, entry);
-	struct text name = text_of(entry->name, entry->name_bytes);
+	struct wire_text name = precopy_wire_text(entry->name, entry->name_bytes);
 
 	if (i == ram->nblocks)
 		return silt_err(ENOENT, "the source's RAM block '%s' does not exist here",
@@ -265,11 +247,11 @@ int incoming_refused(const uint8_t *payload, uint32_t length)
 {
 	struct rest rest = {payload, length};
 	struct wire_refuse refuse;
-	struct text why;
+	struct wire_text why;
 
 	if (!take(&rest, &refuse, sizeof(refuse)) || refuse.reserved)
 		return silt_err(EPROTO, "the source gave up without a reason");
-	why = text_of(rest.at, rest.n);
+	why = precopy_wire_text(rest.at, rest.n);
 	return silt_err(refuse.error == ECANCELED ? ECANCELED : EREMOTEIO, "the source gave up: %s",
 			why.bytes);
 }

@@ -70,16 +70,18 @@ static int read_refusal(struct precopy_sender *s, const struct wire_header *head
 {
 	struct {
 		struct wire_refuse refuse;
-		char why[WIRE_MAX_REASON + 1];
-	} payload = {0};
+		char why[WIRE_MAX_REASON];
+	} payload;
 	int ret = precopy_channel_read_payload(s->channel, header, &payload, insist);
+	struct wire_text why;
 
 	if (ret < 0)
 		return ret;
 	s->refused = true;
+	why = precopy_wire_text(payload.why, header->length - sizeof(payload.refuse));
 	if (payload.refuse.error == ECANCELED)
-		return silt_err(ECANCELED, "the destination cancelled: %s", payload.why);
-	return silt_err(EREMOTEIO, "the destination refused: %s", payload.why);
+		return silt_err(ECANCELED, "the destination cancelled: %s", why.bytes);
+	return silt_err(EREMOTEIO, "the destination refused: %s", why.bytes);
 }
 
 /* Read @type and the @n bytes of its payload. */

@@ -41,6 +41,20 @@ const char *precopy_wire_name(unsigned int type)
 	return known(type) ? kinds[type].name : "?";
 }
 
+struct wire_text precopy_wire_text(const void *from, size_t n)
+{
+	const char *at = from;
+	struct wire_text text;
+	size_t i;
+
+	if (n > WIRE_MAX_REASON)
+		n = WIRE_MAX_REASON;
+	for (i = 0; i < n; i++)
+		text.bytes[i] = at[i] >= ' ' && at[i] <= '~' ? at[i] : '?';
+	text.bytes[n] = '\0';
+	return text;
+}
+
 uint32_t precopy_wire_max(unsigned int type)
 {
 	return known(type) ? kinds[type].max : 0;

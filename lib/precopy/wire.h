@@ -2,6 +2,7 @@
 #ifndef SILT_PRECOPY_WIRE_H
 #define SILT_PRECOPY_WIRE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /*
@@ -115,6 +116,13 @@ struct wire_refuse {
 
 /* "PAGES" and so on; "?" for what is no type. */
 const char *precopy_wire_name(unsigned int type);
+
+/* Text from the peer, for messages: with whatever would harm a terminal or a log left out. */
+struct wire_text {
+	char bytes[WIRE_MAX_REASON + 1];
+};
+
+struct wire_text precopy_wire_text(const void *from, size_t n);
 
 /* The largest payload that a frame of this type may have; the smallest. */
 uint32_t precopy_wire_max(unsigned int type);

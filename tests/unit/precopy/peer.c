@@ -49,7 +49,7 @@ static void answer(struct guest *g, uint16_t type, const void *payload, uint32_t
 	struct {
 		struct wire_refuse refuse;
 		char why[4];
-	} refusal = {{EIO, 0}, "why"};
+	} refusal = {{EIO, 0}, "a\nb"};
 	struct wire_header h = {.magic = 0x544c4953, .version = 1, .type = type, .length = n};
 
 	if (g->mishap == REFUSE && p->answers + 1 == g->when) {

@@ -110,6 +110,8 @@ static int mishap(uint64_t seed, enum mishap what, uint64_t when)
 	ret = migrate(&g);
 	if (ret < 0) {
 		assert_true(silt_errmsg()[0]);
+		/* What the destination says goes into logs: it said "a\nb". */
+		assert_true(what != REFUSE || strstr(silt_errmsg(), "refused: a?b"));
 		assert_kept(&g);
 		assert_int_equal(silt_precopy_resolve(g.precopy, true), -EINVAL);
 		assert_moves_now(&g);
