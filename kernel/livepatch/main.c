@@ -55,8 +55,7 @@ static int counters_show(struct seq_file *file, void *unused)
 	const struct silt_counters *one;
 	int cpu;
 
-	for_each_possible_cpu(cpu)
-	{
+	for_each_possible_cpu(cpu) {
 		one = per_cpu_ptr(&silt_counters, cpu);
 		sum.direct += READ_ONCE(one->direct);
 		sum.skipped += READ_ONCE(one->skipped);
@@ -92,7 +91,8 @@ static int __init silt_vhost_init(void)
 		pr_err("method '%s' is not among those of this build\n", method);
 		return -EINVAL;
 	}
-	method = (char *)chosen->name;
+	if (!*method)
+		method = (char *)chosen->name;
 	funcs[0].new_func = chosen->log_write;
 	if (test_first)
 		static_branch_enable(&silt_test_first);
