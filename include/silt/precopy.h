@@ -239,7 +239,7 @@ enum silt_precopy_action {
 
 struct silt_precopy_goals {
 	uint64_t downtime_ns; /* the longest downtime; 0: 300 ms */
-	uint64_t deadline_ns; /* the longest migration; 0: none */
+	uint64_t deadline_ns; /* the longest migration, looked at behind each round; 0: none */
 	uint64_t bandwidth;   /* bytes a second, the most to be sent; 0: no cap */
 	/*
 	 * For a deadline that will pass, or passed, or a forecast of SILT_PRECOPY_AT_DOWNTIME or
@@ -377,8 +377,9 @@ struct silt_incoming_options {
 	struct silt_channel channel;
 	struct silt_incoming_monitor monitor;
 	uint64_t max_state;  /* bytes of device state; 0: SILT_PRECOPY_MAX_STATE */
-	uint64_t timeout_ns; /* the source sends nothing for so long; 0: no limit, as a guest that
-			      * dirties nothing has nothing to send */
+	uint64_t timeout_ns; /* the source sends nothing for so long; 0: no limit. Rounds come
+			      * though nothing is dirty, but a source may be long in its syncs, its
+			      * callbacks and its bandwidth cap */
 };
 
 struct silt_incoming_stats {
