@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,6 +81,28 @@ int backend_start(const char *silt, int image, pid_t *pid)
 		return ret;
 	}
 	return ends[0];
+}
+
+/* Also where the kernel cannot tell. */
+static bool ends_in_time(pid_t pid, int timeout_ms)
+{
+	struct pollfd p = {.fd = pidfd_open(pid, 0), .events = POLLIN};
+	int ret;
+
+	if (p.fd < 0)
+		return true;
+	do {
+		ret = poll(&p, 1, timeout_ms);
+	} while (ret < 0 && errno == EINTR);
+	close(p.fd);
+	return ret != 0;
+}
+
+void backend_end(pid_t pid, int timeout_ms)
+{
+	if (!ends_in_time(pid, timeout_ms))
+		kill(pid, SIGKILL);
+	backend_wait(pid);
 }
 
 void backend_wait(pid_t pid)

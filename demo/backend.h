@@ -18,6 +18,9 @@ int backend_start(const char *silt, int image, pid_t *pid);
 /* Until it has ended. */
 void backend_wait(pid_t pid);
 
+/* It is to end by itself, and is killed if it has not in time. */
+void backend_end(pid_t pid, int timeout_ms);
+
 /* Start a program with descriptor @fd as its number 3. Return: 0 or -errno. */
 int backend_spawn(const char *program, const char *const argv[], int fd, pid_t *pid);
 

@@ -256,6 +256,14 @@ static int serve(struct destination *d)
 	return ret;
 }
 
+static void say_port(const struct destination *d, int port)
+{
+	if (d->opt->quiet)
+		return;
+	printf("waiting for a guest on port %d\n", port);
+	fflush(stdout);
+}
+
 int demo_destination(const struct demo_options *opt)
 {
 	struct destination d = {.opt = opt, .listener = opt->fd};
@@ -265,11 +273,11 @@ int demo_destination(const struct demo_options *opt)
 		d.listener = link_listen(opt->listen);
 	if (d.listener < 0)
 		return d.listener;
-	if (!opt->quiet) {
-		printf("waiting for a guest on port %d\n", link_port(d.listener));
-		fflush(stdout);
+	ret = link_port(d.listener);
+	if (ret >= 0) {
+		say_port(&d, ret);
+		ret = serve(&d);
 	}
-	ret = serve(&d);
 	close(d.listener);
 	return ret;
 }
