@@ -34,6 +34,7 @@ typedef int64_t demo_read_kvm_fn(struct tracking *t);
 #define DEMO_MAX_VCPUS	  8
 #define DEMO_MAX_RATE	  10000000
 #define DEMO_MAX_ATTEMPTS 1000
+#define DEMO_MAX_MS	  86400000
 
 struct demo_options {
 	struct machine_config machine; /* its kvm: unless there is none */

@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -35,6 +36,25 @@ static int split(const char *where, char *host, size_t n, const char **port)
 	host[len] = '\0';
 	*port = colon + 1;
 	return 0;
+}
+
+/* Or a service's name. Of larger numbers getaddrinfo() takes what is left of 16 bits. */
+static bool is_port(const char *text)
+{
+	size_t n = strspn(text, "0123456789");
+
+	return text[n] || (n <= 5 && atoi(text) <= UINT16_MAX);
+}
+
+int link_check(const char *where)
+{
+	const char *port = NULL;
+	char host[256];
+	int ret = split(where, host, sizeof(host), &port);
+
+	if (!ret && !is_port(port))
+		return silt_err(EINVAL, "%s: port %s is not 0 to %d", where, port, UINT16_MAX);
+	return ret;
 }
 
 static int resolve(const char *where, int flags, struct addrinfo **out)
@@ -203,6 +223,17 @@ int link_read(int fd, void *buf, size_t n, int timeout_ms)
 	return 0;
 }
 
+void link_clean(char *text, size_t n)
+{
+	char *end = text + n - 1;
+
+	*end = '\0';
+	for (; *text; text++) {
+		if (*text < ' ' || *text > '~')
+			*text = '?';
+	}
+}
+
 int link_greet(int fd, struct link_hello *hello, struct link_answer *answer, int timeout_ms)
 {
 	int ret;
@@ -214,7 +245,7 @@ int link_greet(int fd, struct link_hello *hello, struct link_answer *answer, int
 		ret = link_read(fd, answer, sizeof(*answer), timeout_ms);
 	if (ret < 0)
 		return ret;
-	answer->text[sizeof(answer->text) - 1] = '\0';
+	link_clean(answer->text, sizeof(answer->text));
 	if (answer->error)
 		return silt_err(answer->error < 4096 ? (int)answer->error : EPROTO,
 				"the destination refuses: %s", answer->text);
@@ -234,6 +265,8 @@ static int check_hello(const struct link_hello *h)
 		return 0;
 	if (h->memory < RAM_MIN_BYTES || h->memory > RAM_MAX_BYTES || h->memory % (2 << 20))
 		return silt_err(ERANGE, "a guest of %llu bytes", (unsigned long long)h->memory);
+	if (h->after_ms > DEMO_MAX_MS)
+		return silt_err(ERANGE, "a guest that is checked after %u ms", h->after_ms);
 	if (h->vcpus < 1 || h->vcpus > DEMO_MAX_VCPUS || h->disk_rate > DISK_MAX_RATE)
 		return silt_err(ERANGE, "a guest of %u vCPUs, and %llu reads a second", h->vcpus,
 				(unsigned long long)h->disk_rate);

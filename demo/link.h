@@ -71,6 +71,9 @@ struct link_verdict {
 	struct ram_hash hash;
 };
 
+/** link_check() - is it "HOST:PORT", "[HOST]:PORT" or ":PORT"? Return: also -EINVAL. */
+int link_check(const char *where);
+
 /** link_listen() - at "HOST:PORT" or ":PORT", also with port 0. Return: the socket. */
 int link_listen(const char *where);
 
@@ -86,6 +89,9 @@ int link_accept(int fd, int timeout_ms);
 /** link_write(), link_read() - all of it. Return: also -ECONNRESET, -ETIMEDOUT. */
 int link_write(int fd, const void *buf, size_t n);
 int link_read(int fd, void *buf, size_t n, int timeout_ms);
+
+/** link_clean() - text of the other side's, in @n bytes: it ends, and harms no terminal */
+void link_clean(char *text, size_t n);
 
 /** link_greet() - send the hello, and read the answer, of which error is returned */
 int link_greet(int fd, struct link_hello *hello, struct link_answer *answer, int timeout_ms);

@@ -16,7 +16,7 @@
 #include "guest/guest.h"
 #include "guest/pace.h"
 
-#define OUTCOME_MS 300000
+#define OUTCOME_MS 300000 /* besides the time that the guest runs on there */
 #define ASKS	   10
 
 /* Let so much time go by while the guest runs. */
@@ -118,7 +118,7 @@ static void disconnect(struct source *s)
 		close(s->fd);
 	s->fd = -1;
 	if (s->destination)
-		backend_wait(s->destination);
+		backend_end(s->destination, (int)s->opt->timeout_ms);
 	s->destination = 0;
 }
 
@@ -154,10 +154,11 @@ int source_ask(struct source *s)
 static int read_outcome(struct source *s)
 {
 	struct link_outcome *there = &s->report.there;
-	int ret = link_read(s->fd, there, sizeof(*there), OUTCOME_MS);
+	int timeout = OUTCOME_MS + (int)s->opt->after_ms;
+	int ret = link_read(s->fd, there, sizeof(*there), timeout);
 
 	if (ret < 0 && !source_ask(s))
-		ret = link_read(s->fd, there, sizeof(*there), OUTCOME_MS);
+		ret = link_read(s->fd, there, sizeof(*there), timeout);
 	return ret;
 }
 
@@ -172,7 +173,7 @@ static int compare(struct source *s, enum demo_outcome *outcome)
 		ret = read_outcome(s);
 	if (ret < 0)
 		return ret;
-	there->text[sizeof(there->text) - 1] = '\0';
+	link_clean(there->text, sizeof(there->text));
 	if (there->error)
 		return silt_err(there->error < 4096 ? (int)there->error : EPROTO,
 				"the destination: %s", there->text);

@@ -8,6 +8,7 @@
 
 #include "check/file.h"
 #include "demo/demo.h"
+#include "demo/link.h"
 #include "tool.h"
 
 #define CMD "demo"
@@ -115,8 +116,6 @@ enum {
 	GO_ON = -1
 };
 
-#define MAX_MS UINT64_C(86400000)
-
 static int parse_number(const char *option, uint64_t min, uint64_t max, uint64_t *out)
 {
 	return tool_parse_uint(CMD, option, optarg, min, max, out) ? GO_ON : TOOL_USAGE;
@@ -135,7 +134,7 @@ static int parse_small(const char *option, unsigned int min, unsigned int max, u
 static int parse_ns(const char *option, uint64_t *out)
 {
 	uint64_t n;
-	int ret = parse_number(option, 1, MAX_MS, &n);
+	int ret = parse_number(option, 1, DEMO_MAX_MS, &n);
 
 	if (ret == GO_ON)
 		*out = n * 1000000;
@@ -219,9 +218,9 @@ static int parse_guest(int c, struct demo_options *opt)
 	case OPT_SEED:
 		return parse_number("--seed", 0, UINT64_MAX, &opt->machine.seed);
 	case OPT_BEFORE:
-		return parse_small("--before", 0, MAX_MS, &opt->before_ms);
+		return parse_small("--before", 0, DEMO_MAX_MS, &opt->before_ms);
 	default:
-		return parse_small("--after", 0, MAX_MS, &opt->after_ms);
+		return parse_small("--after", 0, DEMO_MAX_MS, &opt->after_ms);
 	}
 }
 
@@ -240,8 +239,15 @@ static int parse_migration(int c, struct demo_options *opt)
 	case OPT_ATTEMPTS:
 		return parse_small("--attempts", 1, DEMO_MAX_ATTEMPTS, &opt->attempts);
 	default:
-		return parse_number("--timeout", 1, MAX_MS, &opt->timeout_ms);
+		return parse_number("--timeout", 1, DEMO_MAX_MS, &opt->timeout_ms);
 	}
+}
+
+static int parse_where(const char *option, const char **out)
+{
+	*out = optarg;
+	return link_check(optarg) < 0 ? tool_usage_error(CMD, "%s=%s", option, silt_errmsg())
+				      : GO_ON;
 }
 
 static int parse_place(int c, struct demo_options *opt)
@@ -251,9 +257,9 @@ static int parse_place(int c, struct demo_options *opt)
 
 	switch (c) {
 	case OPT_TO:
-		return parse_text("--to", &opt->to);
+		return parse_where("--to", &opt->to);
 	case OPT_LISTEN:
-		return parse_text("--listen", &opt->listen);
+		return parse_where("--listen", &opt->listen);
 	default:
 		ret = parse_small("--fd", 0, INT_MAX, &fd);
 		if (ret == GO_ON)

@@ -78,6 +78,8 @@ static void bad_guests_are_refused(void **state)
 	REFUSED(vcpus, DEMO_MAX_VCPUS + 1, ERANGE);
 	REFUSED(vcpus, UINT32_MAX, ERANGE);
 	REFUSED(disk_rate, DISK_MAX_RATE + 1, ERANGE);
+	REFUSED(after_ms, DEMO_MAX_MS + 1, ERANGE);
+	REFUSED(after_ms, UINT32_MAX, ERANGE);
 #undef REFUSED
 	/* Who only asks need not say what guest it is. */
 	h = good_hello();
@@ -101,6 +103,20 @@ static void streams_that_end_are_errors(void **state)
 	assert_int_equal(open_pair(NULL), 0);
 }
 
+static void places_are_checked(void **state)
+{
+	static const char *const good[] = {"a:1",   ":0", "a:65535", "[::1]:7", "127.0.0.1:http",
+					   ":00001"};
+	static const char *const bad[] = {"", "a", "a:", ":", "a:65536", ":4294967297", "a:000001"};
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < sizeof(good) / sizeof(*good); i++)
+		assert_int_equal(link_check(good[i]), 0);
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_int_equal(link_check(bad[i]), -EINVAL);
+}
+
 /* Also one without an end. */
 static void refusals_come_with_a_reason(void **state)
 {
@@ -109,9 +125,10 @@ static void refusals_come_with_a_reason(void **state)
 
 	(void)state;
 	memset(answer.text, 'x', sizeof(answer.text));
+	memcpy(answer.text + 3, "\033[31m\n\377", 7);
 	assert_int_equal(link_write(pair[1], &answer, sizeof(answer)), 0);
 	assert_int_equal(link_greet(pair[0], &h, &answer, 10000), -ENOMEM);
-	assert_non_null(strstr(silt_errmsg(), "refuses: xxx"));
+	assert_non_null(strstr(silt_errmsg(), "refuses: xxx?[31m??xxx"));
 	answer.error = UINT32_MAX;
 	assert_int_equal(link_write(pair[1], &answer, sizeof(answer)), 0);
 	assert_int_equal(link_greet(pair[0], &h, &answer, 10000), -EPROTO);
@@ -154,6 +171,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(streams_that_end_are_errors, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(refusals_come_with_a_reason, open_pair, close_pair),
 		cmocka_unit_test(places),
+		cmocka_unit_test(places_are_checked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
