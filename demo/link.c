@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -70,11 +71,12 @@ static int resolve(const char *where, int flags, struct addrinfo **out)
 	return ret ? silt_err(EHOSTUNREACH, "%s: %s", where, gai_strerror(ret)) : 0;
 }
 
-static int try_listen(const struct addrinfo *a)
+static int try_listen(const struct addrinfo *a, int timeout_ms)
 {
 	const int on = 1;
 	int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol), err;
 
+	(void)timeout_ms;
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -85,21 +87,33 @@ static int try_listen(const struct addrinfo *a)
 	return -err;
 }
 
-static int try_connect(const struct addrinfo *a)
+/* connect() alone would wait for two minutes. */
+static void limit_time(int fd, int timeout_ms)
+{
+	const struct timeval t = {timeout_ms / 1000, timeout_ms % 1000 * 1000};
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
+}
+
+static int try_connect(const struct addrinfo *a, int timeout_ms)
 {
 	int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol), err;
 
 	if (fd < 0)
 		return -errno;
-	if (!connect(fd, a->ai_addr, a->ai_addrlen))
+	limit_time(fd, timeout_ms);
+	if (!connect(fd, a->ai_addr, a->ai_addrlen)) {
+		limit_time(fd, 0);
 		return fd;
-	err = errno;
+	}
+	err = errno == EINPROGRESS ? ETIMEDOUT : errno;
 	close(fd);
 	return -err;
 }
 
 /* The first address that works; else the last one's error. */
-static int try_all(const char *where, int flags, int (*try)(const struct addrinfo *a))
+static int try_all(const char *where, int flags, int timeout_ms,
+		   int (*try)(const struct addrinfo *a, int timeout_ms))
 {
 	struct addrinfo *list, *a;
 	int ret = resolve(where, flags, &list);
@@ -108,7 +122,7 @@ static int try_all(const char *where, int flags, int (*try)(const struct addrinf
 		return ret;
 	ret = -EADDRNOTAVAIL;
 	for (a = list; a && ret < 0; a = a->ai_next)
-		ret = try(a);
+		ret = try(a, timeout_ms);
 	freeaddrinfo(list);
 	return ret < 0 ? silt_err_sys(-ret, "%s", where) : ret;
 }
@@ -123,7 +137,7 @@ static void send_at_once(int fd)
 
 int link_listen(const char *where)
 {
-	return try_all(where, AI_PASSIVE, try_listen);
+	return try_all(where, AI_PASSIVE, 0, try_listen);
 }
 
 int link_port(int fd)
@@ -137,9 +151,9 @@ int link_port(int fd)
 					  : ntohs(((struct sockaddr_in *)&addr)->sin_port);
 }
 
-int link_connect(const char *where)
+int link_connect(const char *where, int timeout_ms)
 {
-	int fd = try_all(where, 0, try_connect);
+	int fd = try_all(where, 0, timeout_ms, try_connect);
 
 	if (fd >= 0)
 		send_at_once(fd);

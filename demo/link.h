@@ -80,8 +80,13 @@ int link_listen(const char *where);
 /** link_port() - that a listening socket has */
 int link_port(int fd);
 
-/** link_connect() - to "HOST:PORT". Return: the socket; -ECONNREFUSED nobody listens there. */
-int link_connect(const char *where);
+/**
+ * link_connect() - to "HOST:PORT"
+ * @timeout_ms: for each of its addresses, at least 1
+ *
+ * Return: the socket; -ECONNREFUSED nobody listens there; -ETIMEDOUT.
+ */
+int link_connect(const char *where, int timeout_ms);
 
 /** link_accept() - wait for the next one. @timeout_ms: -1 for ever. Return: also -ETIMEDOUT. */
 int link_accept(int fd, int timeout_ms);

@@ -101,7 +101,7 @@ static int connect_there(struct source *s)
 
 	if (ret < 0)
 		return ret;
-	s->fd = link_connect(s->where);
+	s->fd = link_connect(s->where, (int)s->opt->timeout_ms);
 	if (s->fd < 0)
 		return s->fd;
 	ret = greet(s);
@@ -130,12 +130,12 @@ int source_ask(struct source *s)
 {
 	struct link_hello hello = s->hello;
 	struct link_answer answer;
-	int fd, ret = -1, i;
+	int fd, ret = -1, i, timeout = (int)s->opt->timeout_ms;
 
 	hello.purpose = LINK_ASK;
 	for (i = 0; i < ASKS; i++) {
-		fd = link_connect(s->where);
-		ret = fd < 0 ? fd : link_greet(fd, &hello, &answer, (int)s->opt->timeout_ms);
+		fd = link_connect(s->where, timeout);
+		ret = fd < 0 ? fd : link_greet(fd, &hello, &answer, timeout);
 		if (ret >= 0 && answer.has_guest) {
 			close(s->fd);
 			s->fd = fd;

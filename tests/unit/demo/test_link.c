@@ -103,6 +103,26 @@ static void streams_that_end_are_errors(void **state)
 	assert_int_equal(open_pair(NULL), 0);
 }
 
+/* Somebody listens, whose queue is full: there is no answer. */
+static void connecting_ends_in_time(void **state)
+{
+	int listener = link_listen("127.0.0.1:0"), fds[8], n = 0;
+	char where[32];
+
+	(void)state;
+	assert_true(listener >= 0);
+	assert_int_equal(listen(listener, 0), 0);
+	snprintf(where, sizeof(where), "127.0.0.1:%d", link_port(listener));
+	do {
+		assert_true(n < 8);
+		fds[n] = link_connect(where, 50);
+	} while (fds[n++] >= 0);
+	assert_int_equal(fds[--n], -ETIMEDOUT);
+	while (n)
+		close(fds[--n]);
+	close(listener);
+}
+
 static void places_are_checked(void **state)
 {
 	static const char *const good[] = {"a:1",   ":0", "a:65535", "[::1]:7", "127.0.0.1:http",
@@ -145,8 +165,8 @@ static void places(void **state)
 	int listener, port, there, here;
 
 	(void)state;
-	assert_int_equal(link_connect("nowhere"), -EINVAL);
-	assert_int_equal(link_connect("nowhere:"), -EINVAL);
+	assert_int_equal(link_connect("nowhere", 10000), -EINVAL);
+	assert_int_equal(link_connect("nowhere:", 10000), -EINVAL);
 	assert_int_equal(link_listen(""), -EINVAL);
 	listener = link_listen("127.0.0.1:0");
 	assert_true(listener >= 0);
@@ -154,14 +174,14 @@ static void places(void **state)
 	assert_true(port > 0);
 	assert_int_equal(link_accept(listener, 1), -ETIMEDOUT);
 	snprintf(where, sizeof(where), "[127.0.0.1]:%d", port);
-	here = link_connect(where);
+	here = link_connect(where, 10000);
 	assert_true(here >= 0);
 	there = link_accept(listener, 10000);
 	assert_true(there >= 0);
 	close(here);
 	close(there);
 	close(listener);
-	assert_int_equal(link_connect(where), -ECONNREFUSED);
+	assert_int_equal(link_connect(where, 10000), -ECONNREFUSED);
 }
 
 int main(void)
@@ -171,6 +191,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(streams_that_end_are_errors, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(refusals_come_with_a_reason, open_pair, close_pair),
 		cmocka_unit_test(places),
+		cmocka_unit_test(connecting_ends_in_time),
 		cmocka_unit_test(places_are_checked),
 	};
 
