@@ -44,8 +44,8 @@ SILT_BEGIN_DECLS
  * with their size, as in sync.h, and so do structures that the library fills in. That of a round,
  * which a callback is shown, is the library's.
  *
- * Callbacks return 0, or -errno, from the thread that runs the migration; the message then names
- * the callback. Those that are NULL are not called.
+ * Callbacks return 0, as which more counts too, or -errno, from the thread that runs the migration;
+ * the message then names the callback. Those that are NULL are not called.
  */
 
 /* ---- what both sides share ---- */

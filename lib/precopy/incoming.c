@@ -134,7 +134,7 @@ static int take_round(struct silt_incoming *in, const struct wire_header *header
 	in->paused = round.last;
 	if (in->monitor.round)
 		ret = in->monitor.round(in->monitor.opaque, round.round, round.pages);
-	if (ret)
+	if (ret < 0)
 		return callback_failed(ret, "round");
 	return precopy_channel_send(&in->channel, WIRE_ACK, &round, sizeof(round),
 				    PRECOPY_MAY_CANCEL);
@@ -190,7 +190,7 @@ static int take_load(struct silt_incoming *in, const struct wire_header *header)
 				load.state_bytes, in->stats.state_bytes);
 	if (in->monitor.load)
 		ret = in->monitor.load(in->monitor.opaque, in->state, in->stats.state_bytes);
-	if (ret)
+	if (ret < 0)
 		return callback_failed(ret, "load");
 	in->loaded = true;
 	return precopy_channel_send(&in->channel, WIRE_LOADED, NULL, 0, PRECOPY_MAY_CANCEL);
@@ -206,7 +206,7 @@ static int take_start(struct silt_incoming *in)
 
 	if (in->monitor.start)
 		ret = in->monitor.start(in->monitor.opaque);
-	if (ret)
+	if (ret < 0)
 		return callback_failed(ret, "start");
 	in->stats.started = true;
 	precopy_channel_send(&in->channel, WIRE_STARTED, NULL, 0, PRECOPY_INSIST);
