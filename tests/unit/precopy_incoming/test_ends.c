@@ -44,7 +44,6 @@ static void failing_callbacks(void **state)
 		{-ENOSPC, 0, 0, -ENOSPC, "the round callback: "},
 		{0, -EIO, 0, -EIO, "the load callback: "},
 		{0, 0, -ENOENT, -ENOENT, "the start callback: "},
-		{0, 1, 0, -EPROTO, "the load callback: "},
 	};
 	struct rig rig;
 	unsigned int i;
@@ -61,6 +60,19 @@ static void failing_callbacks(void **state)
 		assert_int_equal(rig.started, cases[i].start != 0);
 		assert_int_equal(rig.loaded, cases[i].round == 0);
 	}
+	rig_destroy(&rig);
+}
+
+/* More than 0 is no error: a guest that was started must not be given back. */
+static void callbacks_above_zero(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	write_plain(&rig);
+	rig.fail_round = rig.fail_load = rig.fail_start = 1;
+	assert_int_equal(rig_receive(&rig, rig.stream.n), 0);
+	assert_true(rig.started);
 	rig_destroy(&rig);
 }
 
@@ -460,12 +472,19 @@ static void sizes_of_stats(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(failing_callbacks),   cmocka_unit_test(cancelled_in_round),
-		cmocka_unit_test(cancelled_too_late),  cmocka_unit_test(lost_answers),
-		cmocka_unit_test(runs_once),	       cmocka_unit_test(source_gives_up),
-		cmocka_unit_test(over_a_socket),       cmocka_unit_test(source_dies_before_start),
-		cmocka_unit_test(source_stands_still), cmocka_unit_test(truncated_memory),
-		cmocka_unit_test(read_only_memory),    cmocka_unit_test(misuse),
+		cmocka_unit_test(failing_callbacks),
+		cmocka_unit_test(callbacks_above_zero),
+		cmocka_unit_test(cancelled_in_round),
+		cmocka_unit_test(cancelled_too_late),
+		cmocka_unit_test(lost_answers),
+		cmocka_unit_test(runs_once),
+		cmocka_unit_test(source_gives_up),
+		cmocka_unit_test(over_a_socket),
+		cmocka_unit_test(source_dies_before_start),
+		cmocka_unit_test(source_stands_still),
+		cmocka_unit_test(truncated_memory),
+		cmocka_unit_test(read_only_memory),
+		cmocka_unit_test(misuse),
 		cmocka_unit_test(sizes_of_stats),
 	};
 
