@@ -83,7 +83,8 @@ static int hand_over(void *opaque, const void *state, size_t n)
 
 	assert_false(w->g->running);
 	assert_true(n <= MAX_STATE);
-	memcpy(w->g->peer.state, state, n);
+	if (n)
+		memcpy(w->g->peer.state, state, n);
 	w->g->peer.state_bytes = n;
 	assert_true(guest_same(w->g));
 	return w->end;
