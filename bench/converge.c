@@ -18,6 +18,9 @@
  */
 #define PATIENCE 10
 
+/* And silt's own after a minute and so many times what sending all of memory takes. */
+#define FIRST_MS 60e3
+
 /* A downtime that is forecast is had if it is allowed to be so much longer. */
 #define ROOM 1.1
 
@@ -192,11 +195,11 @@ static int save(const struct bench_converge_options *opt, const struct run *runs
 
 static int run_all(const struct bench_converge_options *opt, struct run *runs)
 {
-	int ret = migrate(opt, NULL, 0, &runs[0]);
-	double deadline;
+	double all_ms = 1e3 * (double)opt->memory / (double)opt->bandwidth, deadline;
+	int ret = migrate(opt, NULL, FIRST_MS + PATIENCE * all_ms, &runs[0]);
 
 	if (ret < 0 || !runs[0].moved)
-		return ret < 0 ? ret : silt_err(EPROTO, "silt's migration failed");
+		return ret < 0 ? ret : silt_err(EPROTO, "silt's migration failed, or had no end");
 	deadline = PATIENCE * runs[0].total_ms;
 	ret = migrate(opt, per_page_read, deadline, &runs[1]);
 	if (ret < 0)
