@@ -4,7 +4,6 @@
 #include <linux/kvm.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -130,23 +129,13 @@ static int kvm_read(struct sync_source *src)
 	return silt_failure_tell(&failure);
 }
 
-/* Each read writes all of it: then no sync waits for memory. */
-static uint64_t *alloc_written(uint64_t words)
-{
-	uint64_t *bits = sync_words_alloc(words);
-
-	if (bits)
-		memset(bits, 0, words * sizeof(*bits));
-	return bits;
-}
-
 static int grow_scratch(struct sync_kvm *kvm, uint64_t words)
 {
 	uint64_t *scratch;
 
 	if (words <= kvm->scratch_words)
 		return 0;
-	scratch = alloc_written(words);
+	scratch = sync_words_alloc(words);
 	if (!scratch)
 		return silt_err(ENOMEM, "source %s: no memory for %" PRIu64 " words of a bitmap",
 				kvm->source.name, words);
@@ -180,7 +169,7 @@ static int kvm_slot_added(struct sync_source *src, struct sync_slot *slot)
 	words = silt_bitmap_words(sync_kvm_bits(kvm, slot));
 	if (kvm->mode == SILT_SYNC_KVM_GET_CLEARS)
 		return grow_scratch(kvm, words);
-	slot->unclean = alloc_written(words);
+	slot->unclean = sync_words_alloc(words);
 	return slot->unclean ? 0
 			     : silt_err(ENOMEM, "source %s: no memory for the bitmap of slot %u",
 					src->name, slot->is.number);

@@ -172,7 +172,7 @@ void sync_pool_run(struct sync_pool *pool, void (*part)(void *opaque, uint64_t i
  */
 int sync_table_reserve(void *table, int *n);
 
-/* An array of words that is zero and costs memory only where it is written. NULL: no memory. */
+/* An array of words that is zero and has all of its memory. NULL: no memory. */
 uint64_t *sync_words_alloc(uint64_t words);
 void sync_words_free(uint64_t *words, uint64_t n);
 

@@ -22,6 +22,8 @@ uint64_t *sync_words_alloc(uint64_t words)
 	/* A pass over a long bitmap is a third faster without the walks for small pages. */
 	if (words >= HUGE_WORDS)
 		madvise(p, words * sizeof(uint64_t), MADV_HUGEPAGE);
+	/* Written here, so that no sync waits for its memory. */
+	memset(p, 0, words * sizeof(uint64_t));
 	return p;
 }
 

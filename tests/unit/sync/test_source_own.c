@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <sys/resource.h>
 
 #include "bits.h"
 #include "support/rng.h"
@@ -277,6 +278,45 @@ static void test_end_of_memory(void **state)
 	}
 }
 
+/* A bit in each page of the bitmap. */
+static int dirty_here_and_there(void *opaque, uint64_t gpa, uint64_t granules, uint64_t *bitmap)
+{
+	uint64_t i;
+
+	(void)opaque;
+	(void)gpa;
+	for (i = 0; i < granules; i += CELL * 8)
+		bitmap[i / 64] = 1;
+	return 0;
+}
+
+static uint64_t faults(void)
+{
+	struct rusage usage;
+
+	assert_int_equal(getrusage(RUSAGE_THREAD, &usage), 0);
+	return (uint64_t)usage.ru_minflt;
+}
+
+/* The first sync finds the memory that it needs. */
+static void test_no_sync_waits_for_memory(void **state)
+{
+	struct silt_sync_own own = {
+		.size = sizeof(own), .page_shift = 12, .read = dirty_here_and_there};
+	uint64_t bitmap_pages = 200, pages = bitmap_pages * CELL * 8, before;
+	struct silt_sync *s = engine(12, 1);
+	int block = silt_sync_block_add(s, "ram", pages * CELL, NULL);
+
+	(void)state;
+	assert_int_equal(silt_sync_consumer_add(s, false), 0);
+	assert_true(add_slot(s, 0, block, 0, pages * CELL, 0, 0) >= 0);
+	assert_true(silt_sync_add_own(s, &own) >= 0);
+	before = faults();
+	assert_int_equal(silt_sync_run(s, SILT_SYNC_NO_CONSUMER), bitmap_pages);
+	assert_true(faults() - before < bitmap_pages / 2);
+	silt_sync_destroy(s);
+}
+
 static void test_misuse(void **state)
 {
 	struct silt_sync_own own = {.size = sizeof(own), .read = read_own};
@@ -301,6 +341,7 @@ int main(void)
 		cmocka_unit_test(test_programs),
 		cmocka_unit_test(test_wrong_answers),
 		cmocka_unit_test(test_end_of_memory),
+		cmocka_unit_test(test_no_sync_waits_for_memory),
 		cmocka_unit_test(test_misuse),
 	};
 
