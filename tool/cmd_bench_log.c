@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
-#include <getopt.h>
 
 #include <silt/error.h>
 
 #include "bench/bench.h"
-#include "check/file.h"
-#include "tool.h"
+#include "bench_options.h"
 
 static const char usage[] =
 	"Usage: silt bench log [OPTION]...\n"
@@ -29,89 +27,60 @@ static const char usage[] =
 	"  silt bench log --only=pair --seconds=5 --json=result.json\n";
 
 enum {
-	OPT_ONLY = 256,
+	OPT_ONLY = BENCH_OPT_OWN,
 	OPT_COUNT,
 	OPT_REPLACED,
-	OPT_SECONDS,
-	OPT_JSON,
-	OPT_VERSION,
 };
 
 static const struct option options[] = {
 	{"only", required_argument, NULL, OPT_ONLY},
 	{"count", no_argument, NULL, OPT_COUNT},
 	{"replaced", no_argument, NULL, OPT_REPLACED},
-	{"seconds", required_argument, NULL, OPT_SECONDS},
-	{"json", required_argument, NULL, OPT_JSON},
-	{"version", no_argument, NULL, OPT_VERSION},
-	{"help", no_argument, NULL, 'h'},
-	{NULL, 0, NULL, 0},
+	BENCH_OPTION_SECONDS,
+	BENCH_OPTIONS_END,
 };
 
-/* What an option leads to: the measurement, or the end with this exit code. */
-enum {
-	GO_ON = -1
-};
-
-static int parse_option(int c, char **argv, struct bench_log_options *opt)
+static int parse_option(int c, void *arg)
 {
-	uint64_t n;
+	struct bench_log_options *opt = arg;
 
 	switch (c) {
 	case OPT_ONLY:
 		opt->only = optarg;
 		if (!bench_log_has(optarg))
 			return tool_usage_error("bench", "--only=%s: no case begins so", optarg);
-		return GO_ON;
+		return BENCH_GO_ON;
 	case OPT_COUNT:
 		opt->count = true;
-		return GO_ON;
-	case OPT_REPLACED:
+		return BENCH_GO_ON;
+	default: /* OPT_REPLACED */
 		opt->replaced = true;
-		return GO_ON;
-	case OPT_SECONDS:
-		if (!tool_parse_uint("bench", "--seconds", optarg, 1, 86400, &n))
-			return TOOL_USAGE;
-		opt->seconds = (double)n;
-		return GO_ON;
-	case OPT_JSON:
-		opt->json = optarg;
-		if (!*optarg)
-			return tool_usage_error("bench", "--json: the path is empty");
-		return GO_ON;
-	case OPT_VERSION:
-		return tool_version();
-	case 'h':
-		fputs(usage, stdout);
-		return TOOL_OK;
-	default:
-		return tool_bad_option("bench", argv, c);
+		return BENCH_GO_ON;
 	}
 }
 
 static int run(const struct bench_log_options *opt)
 {
-	int ret = opt->json ? check_file_probe(opt->json) : 0;
+	int ret = bench_probe_json(opt->json);
 
-	if (!ret)
-		ret = bench_log(opt);
-	if (ret < 0)
-		return tool_error("bench", ret == -EPROTO ? TOOL_FAILED : TOOL_ENVIRONMENT, "%s",
-				  silt_errmsg());
-	return TOOL_OK;
+	return bench_exit(ret ? ret : bench_log(opt));
 }
 
 int bench_log_command(int argc, char **argv)
 {
 	struct bench_log_options opt = {.seconds = 30, .progress = tool_progress(stderr)};
-	int c, ret;
+	const struct bench_command_line line = {
+		.usage = usage,
+		.options = options,
+		.parse = parse_option,
+		.opt = &opt,
+		.json = &opt.json,
+		.seconds = &opt.seconds,
+	};
+	int ret;
 
-	while ((c = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
-		ret = parse_option(c, argv, &opt);
-		if (ret != GO_ON)
-			return ret;
-	}
-	if (optind < argc)
-		return tool_usage_error("bench", "'%s' is no option", argv[optind]);
+	ret = bench_parse(argc, argv, &line);
+	if (ret != BENCH_GO_ON)
+		return ret;
 	return run(&opt);
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
-#include <getopt.h>
 
 #include <silt/error.h>
 
 #include "bench/bench.h"
-#include "check/file.h"
-#include "tool.h"
+#include "bench_options.h"
 
 static const char usage[] =
 	"Usage: silt bench precopy [OPTION]...\n"
@@ -27,84 +25,51 @@ static const char usage[] =
 	"  silt bench precopy --sizes --json=result.json\n";
 
 enum {
-	OPT_SIZE = 256,
+	OPT_SIZE = BENCH_OPT_OWN,
 	OPT_SIZES,
-	OPT_SECONDS,
-	OPT_JSON,
-	OPT_VERSION,
 };
 
 static const struct option options[] = {
 	{"size", required_argument, NULL, OPT_SIZE},
 	{"sizes", no_argument, NULL, OPT_SIZES},
-	{"seconds", required_argument, NULL, OPT_SECONDS},
-	{"json", required_argument, NULL, OPT_JSON},
-	{"version", no_argument, NULL, OPT_VERSION},
-	{"help", no_argument, NULL, 'h'},
-	{NULL, 0, NULL, 0},
+	BENCH_OPTION_SECONDS,
+	BENCH_OPTIONS_END,
 };
 
-/* What an option leads to: the measurement, or the end with this exit code. */
-enum {
-	GO_ON = -1
-};
-
-static int parse_option(int c, char **argv, struct bench_precopy_options *opt)
+static int parse_option(int c, void *arg)
 {
-	uint64_t n;
+	struct bench_precopy_options *opt = arg;
 
-	switch (c) {
-	case OPT_SIZE:
-		if (!tool_parse_uint("bench", "--size", optarg, 1, 65536, &opt->mib))
-			return TOOL_USAGE;
-		return GO_ON;
-	case OPT_SIZES:
+	if (c == OPT_SIZES)
 		opt->sizes = true;
-		return GO_ON;
-	case OPT_SECONDS:
-		if (!tool_parse_uint("bench", "--seconds", optarg, 1, 86400, &n))
-			return TOOL_USAGE;
-		opt->seconds = (double)n;
-		return GO_ON;
-	case OPT_JSON:
-		opt->json = optarg;
-		if (!*optarg)
-			return tool_usage_error("bench", "--json: the path is empty");
-		return GO_ON;
-	case OPT_VERSION:
-		return tool_version();
-	case 'h':
-		fputs(usage, stdout);
-		return TOOL_OK;
-	default:
-		return tool_bad_option("bench", argv, c);
-	}
+	else if (!tool_parse_uint("bench", "--size", optarg, 1, 65536, &opt->mib))
+		return TOOL_USAGE;
+	return BENCH_GO_ON;
 }
 
 static int run(const struct bench_precopy_options *opt)
 {
-	int ret = opt->json ? check_file_probe(opt->json) : 0;
+	int ret = bench_probe_json(opt->json);
 
-	if (!ret)
-		ret = bench_precopy(opt);
-	if (ret < 0)
-		return tool_error("bench", ret == -EPROTO ? TOOL_FAILED : TOOL_ENVIRONMENT, "%s",
-				  silt_errmsg());
-	return TOOL_OK;
+	return bench_exit(ret ? ret : bench_precopy(opt));
 }
 
 int bench_precopy_command(int argc, char **argv)
 {
 	struct bench_precopy_options opt = {
 		.seconds = 30, .mib = 512, .progress = tool_progress(stderr)};
-	int c, ret;
+	const struct bench_command_line line = {
+		.usage = usage,
+		.options = options,
+		.parse = parse_option,
+		.opt = &opt,
+		.json = &opt.json,
+		.seconds = &opt.seconds,
+	};
+	int ret;
 
-	while ((c = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
-		ret = parse_option(c, argv, &opt);
-		if (ret != GO_ON)
-			return ret;
-	}
-	if (optind < argc)
-		return tool_usage_error("bench", "'%s' is no option", argv[optind]);
+	ret = bench_parse(argc, argv, &line);
+	if (ret != BENCH_GO_ON)
+		return ret;
 	return run(&opt);
 }

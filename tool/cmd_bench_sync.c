@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
-#include <getopt.h>
 
 #include <silt/error.h>
 
 #include "bench/bench.h"
-#include "check/file.h"
-#include "tool.h"
+#include "bench_options.h"
 
 static const char usage[] =
 	"Usage: silt bench sync [OPTION]...\n"
@@ -29,13 +27,10 @@ static const char usage[] =
 	"  silt bench sync --topology=64c256g-odd --pattern=random --json=result.json\n";
 
 enum {
-	OPT_TOPOLOGY = 256,
+	OPT_TOPOLOGY = BENCH_OPT_OWN,
 	OPT_PATTERN,
 	OPT_THREADS,
 	OPT_SIZES,
-	OPT_SECONDS,
-	OPT_JSON,
-	OPT_VERSION,
 };
 
 static const struct option options[] = {
@@ -43,43 +38,22 @@ static const struct option options[] = {
 	{"pattern", required_argument, NULL, OPT_PATTERN},
 	{"threads", required_argument, NULL, OPT_THREADS},
 	{"sizes", no_argument, NULL, OPT_SIZES},
-	{"seconds", required_argument, NULL, OPT_SECONDS},
-	{"json", required_argument, NULL, OPT_JSON},
-	{"version", no_argument, NULL, OPT_VERSION},
-	{"help", no_argument, NULL, 'h'},
-	{NULL, 0, NULL, 0},
+	BENCH_OPTION_SECONDS,
+	BENCH_OPTIONS_END,
 };
 
-/* What an option leads to: the measurement, or the end with this exit code. */
-enum {
-	GO_ON = -1
-};
-
-static int parse_number(int c, struct bench_sync_options *opt)
+static int parse_option(int c, void *arg)
 {
+	struct bench_sync_options *opt = arg;
 	uint64_t n;
 
-	if (c == OPT_THREADS) {
-		if (!tool_parse_uint("bench", "--threads", optarg, 1, BENCH_SYNC_MAX_THREADS, &n))
-			return TOOL_USAGE;
-		opt->threads = (unsigned int)n;
-		return GO_ON;
-	}
-	if (!tool_parse_uint("bench", "--seconds", optarg, 1, 86400, &n))
-		return TOOL_USAGE;
-	opt->seconds = (double)n;
-	return GO_ON;
-}
-
-static int parse_option(int c, char **argv, struct bench_sync_options *opt)
-{
 	switch (c) {
 	case OPT_TOPOLOGY:
 		opt->topology = optarg;
 		if (!bench_sync_has(optarg, NULL))
 			return tool_usage_error(
 				"bench", "--topology=%s: there is none of that name", optarg);
-		return GO_ON;
+		return BENCH_GO_ON;
 	case OPT_PATTERN:
 		opt->pattern = optarg;
 		if (!bench_sync_has(NULL, optarg))
@@ -87,38 +61,23 @@ static int parse_option(int c, char **argv, struct bench_sync_options *opt)
 				"bench",
 				"--pattern=%s: random, runs, sparse and clean are possible",
 				optarg);
-		return GO_ON;
+		return BENCH_GO_ON;
 	case OPT_SIZES:
 		opt->sizes = true;
-		return GO_ON;
-	case OPT_THREADS:
-	case OPT_SECONDS:
-		return parse_number(c, opt);
-	case OPT_JSON:
-		opt->json = optarg;
-		if (!*optarg)
-			return tool_usage_error("bench", "--json: the path is empty");
-		return GO_ON;
-	case OPT_VERSION:
-		return tool_version();
-	case 'h':
-		fputs(usage, stdout);
-		return TOOL_OK;
-	default:
-		return tool_bad_option("bench", argv, c);
+		return BENCH_GO_ON;
+	default: /* OPT_THREADS */
+		if (!tool_parse_uint("bench", "--threads", optarg, 1, BENCH_SYNC_MAX_THREADS, &n))
+			return TOOL_USAGE;
+		opt->threads = (unsigned int)n;
+		return BENCH_GO_ON;
 	}
 }
 
 static int run(const struct bench_sync_options *opt)
 {
-	int ret = opt->json ? check_file_probe(opt->json) : 0;
+	int ret = bench_probe_json(opt->json);
 
-	if (!ret)
-		ret = bench_sync(opt);
-	if (ret < 0)
-		return tool_error("bench", ret == -EPROTO ? TOOL_FAILED : TOOL_ENVIRONMENT, "%s",
-				  silt_errmsg());
-	return TOOL_OK;
+	return bench_exit(ret ? ret : bench_sync(opt));
 }
 
 int bench_sync_command(int argc, char **argv)
@@ -127,14 +86,18 @@ int bench_sync_command(int argc, char **argv)
 					 .seconds = 20,
 					 .threads = 1,
 					 .progress = tool_progress(stderr)};
-	int c, ret;
+	const struct bench_command_line line = {
+		.usage = usage,
+		.options = options,
+		.parse = parse_option,
+		.opt = &opt,
+		.json = &opt.json,
+		.seconds = &opt.seconds,
+	};
+	int ret;
 
-	while ((c = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
-		ret = parse_option(c, argv, &opt);
-		if (ret != GO_ON)
-			return ret;
-	}
-	if (optind < argc)
-		return tool_usage_error("bench", "'%s' is no option", argv[optind]);
+	ret = bench_parse(argc, argv, &line);
+	if (ret != BENCH_GO_ON)
+		return ret;
 	return run(&opt);
 }

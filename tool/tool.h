@@ -20,6 +20,7 @@ enum tool_exit {
  * call each other's helpers but never exit().
  */
 int cmd_bench(int argc, char **argv);
+int bench_blk_command(int argc, char **argv);	   /* silt bench blk */
 int bench_converge_command(int argc, char **argv); /* silt bench converge */
 int bench_sync_command(int argc, char **argv);	   /* silt bench sync */
 int bench_log_command(int argc, char **argv);	   /* silt bench log */
