@@ -112,8 +112,8 @@ static int build(struct aimed *a)
 	unsigned int i;
 
 	for (i = 0; i < BUFFERS; i++)
-		if (check_blk_build_kind(&run->builder, BLK_READ, run->env->disk->block, 0,
-					 &run->requests[i]) < 0)
+		if (run->env->device->build_lasting(&run->builder, 0, i, SIZE_SMALL,
+						    check_trial_request(run, i)) < 0)
 			return check_trial_internal(run);
 	run->nrequests = BUFFERS;
 	check_places_sort(&run->places);
@@ -123,12 +123,10 @@ static int build(struct aimed *a)
 static int add_next(struct aimed *a)
 {
 	struct check_trial *run = a->run;
-	struct check_blk_request *r = &run->requests[a->next++ % BUFFERS];
-	char why[BLK_WRONG_LEN];
+	struct check_request *r = check_trial_request(run, a->next++ % BUFFERS);
 
-	if (r->done && !check_blk_verify(run->env->disk, run->env->guest, r, why))
-		check_session_wrong(&run->session, "%s", why);
-	check_blk_renew(&run->builder, BLK_READ, r);
+	check_trial_verify(run, r);
+	run->env->device->renew(&run->builder, r);
 	return check_session_add(&run->session, r);
 }
 

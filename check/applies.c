@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <linux/virtio_blk.h>
 #include <linux/virtio_ring.h>
 #include <stddef.h>
 
 #include <silt/vhost_user.h>
 
 #include "check/applies.h"
-
-static bool offers(const struct check_applies *a, unsigned int bit)
-{
-	return a->features >> bit & 1;
-}
 
 static const char *backend_lacks(const struct check_applies *a)
 {
@@ -33,42 +27,13 @@ static const char *connection_lacks(const struct check_applies *a, const uint8_t
 
 static const char *queue_lacks(const struct check_applies *a, const uint8_t *v)
 {
-	if (v[AXIS_EVENT_IDX] == EVENT_IDX_ON && !offers(a, VIRTIO_RING_F_EVENT_IDX))
+	if (v[AXIS_EVENT_IDX] == EVENT_IDX_ON && !check_applies_offers(a, VIRTIO_RING_F_EVENT_IDX))
 		return "the backend does not offer VIRTIO_RING_F_EVENT_IDX";
-	if (v[AXIS_SHAPE] == SHAPE_INDIRECT && !offers(a, VIRTIO_RING_F_INDIRECT_DESC))
+	if (v[AXIS_SHAPE] == SHAPE_INDIRECT &&
+	    !check_applies_offers(a, VIRTIO_RING_F_INDIRECT_DESC))
 		return "the backend does not offer VIRTIO_RING_F_INDIRECT_DESC";
 	if (a->queues < 1u << v[AXIS_QUEUES])
 		return "the backend has fewer queues than this takes";
-	return NULL;
-}
-
-static const char *request_lacks(const struct check_applies *a, unsigned int request)
-{
-	bool changes_disk = request == REQUEST_WRITE || request == REQUEST_DISCARD ||
-			    request == REQUEST_WRITE_ZEROES;
-
-	if ((changes_disk || request == REQUEST_UNSUPPORTED) && !a->our_disk)
-		return "only reads, get-id and flush are sent to a disk that may hold something, "
-		       "see --allow-writes";
-	if (changes_disk && offers(a, VIRTIO_BLK_F_RO))
-		return "the disk is read-only";
-	if (request == REQUEST_FLUSH && !offers(a, VIRTIO_BLK_F_FLUSH))
-		return "the backend does not offer VIRTIO_BLK_F_FLUSH";
-	if (request == REQUEST_DISCARD && !offers(a, VIRTIO_BLK_F_DISCARD))
-		return "the backend does not offer VIRTIO_BLK_F_DISCARD";
-	if (request == REQUEST_WRITE_ZEROES && !offers(a, VIRTIO_BLK_F_WRITE_ZEROES))
-		return "the backend does not offer VIRTIO_BLK_F_WRITE_ZEROES";
-	return NULL;
-}
-
-static const char *segments_lack(const struct check_applies *a, const uint8_t *v)
-{
-	unsigned int need = v[AXIS_POSITION] == POSITION_REGIONS ? 2 : 1;
-
-	if (v[AXIS_SHAPE] == SHAPE_SPLIT || v[AXIS_SHAPE] == SHAPE_MANY)
-		need *= 2;
-	if (need > a->disk->max_segs)
-		return "the backend takes fewer data segments in a request (seg_max)";
 	return NULL;
 }
 
@@ -84,8 +49,6 @@ static const char *restart_lacks(const struct check_applies *a)
 
 static const char *family_lacks(const struct check_applies *a, const struct check_scenario *s)
 {
-	if (s->family == FAMILY_SHADOW && !a->varies)
-		return "most of the disk holds the same, so that reads would not change memory";
 	if (s->value[AXIS_STEPS] == STEPS_RECONNECT && a->one_connection)
 		return "there is one connection only, which cannot be made again";
 	return s->family == FAMILY_RESTART ? restart_lacks(a) : NULL;
@@ -101,7 +64,5 @@ const char *check_applies_not(const struct check_applies *a, const struct check_
 		why = queue_lacks(a, s->value);
 	if (!why)
 		why = family_lacks(a, s);
-	if (!why)
-		why = request_lacks(a, s->value[AXIS_REQUEST]);
-	return why ? why : segments_lack(a, s->value);
+	return why ? why : s->device->lacks(a, s);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stdio.h>
 
-#include "check/axes.h"
+#include "check/device.h"
 
 #define MAX_VALUES 9
 
@@ -21,9 +21,7 @@ static const struct axis_table table[AXES] = {
 	[AXIS_DEPTH] = {"depth", 3, {"16", "1", "full"}, "depth-"},
 	[AXIS_STOP] = {"stop", 2, {"once", "resumed"}, ""},
 	[AXIS_KILL] = {"kill", 3, {"busy", "used", "idle"}, ""},
-	[AXIS_REQUEST] = {"request", 9,
-		{"read", "get-id", "flush", "beyond", "mixed", "write", "discard", "write-zeroes",
-		 "unsupported"}, ""},
+	[AXIS_REQUEST] = {"request", 0, {NULL}, ""},
 	[AXIS_POSITION] = {"position", 5, {"inside", "straddle", "last", "regions", "high"}, ""},
 	[AXIS_SHAPE] = {"shape", 5, {"three", "split", "many", "indirect", "joined"}, ""},
 	[AXIS_STATUS] = {"status", 2, {"beside", "alone"}, "status-"},
@@ -46,7 +44,8 @@ static const struct axis_table table[AXES] = {
 #define BIT(n) (1u << (n))
 #define ALL(n) (BIT(n) - 1)
 
-/* Bit i of values says that value i is used; no bit is the same as bit 0. */
+/* Bit i of values says that value i is used; no bit is the same as bit 0. Requests are the
+ * device's. */
 struct family_table {
 	const char *name;
 	const char *mode;
@@ -58,8 +57,7 @@ static const struct family_table families[FAMILIES] = {
 	[FAMILY_SNAPSHOT] = {.name = "snapshot",
 			     .mode = "snapshot",
 			     .known_by = BIT(AXIS_REQUEST) | BIT(AXIS_POSITION) | BIT(AXIS_SHAPE),
-			     .values = {[AXIS_REQUEST] = ALL(9),
-					[AXIS_POSITION] = ALL(5),
+			     .values = {[AXIS_POSITION] = ALL(5),
 					[AXIS_SHAPE] = ALL(5),
 					[AXIS_STATUS] = ALL(2),
 					[AXIS_RING] = ALL(4),
@@ -78,7 +76,6 @@ static const struct family_table families[FAMILIES] = {
 			      .mode = "snapshot",
 			      .known_by = BIT(AXIS_STEPS),
 			      .values = {[AXIS_STEPS] = ALL(6),
-					 [AXIS_REQUEST] = BIT(REQUEST_READ) | BIT(REQUEST_MIXED),
 					 [AXIS_POSITION] = BIT(POSITION_REGIONS),
 					 [AXIS_RING] = BIT(RING_COMPACT) | BIT(RING_INDEX),
 					 [AXIS_EVENT_IDX] = ALL(2),
@@ -93,7 +90,6 @@ static const struct family_table families[FAMILIES] = {
 				      [AXIS_SIZE] = ALL(4),
 				      [AXIS_DEPTH] = ALL(3),
 				      [AXIS_STOP] = ALL(2),
-				      [AXIS_REQUEST] = BIT(REQUEST_READ) | BIT(REQUEST_MIXED),
 				      [AXIS_POSITION] = BIT(POSITION_STRADDLE) |
 							BIT(POSITION_REGIONS) | BIT(POSITION_HIGH),
 				      [AXIS_SHAPE] = BIT(SHAPE_THREE) | BIT(SHAPE_MANY) |
@@ -110,8 +106,6 @@ static const struct family_table families[FAMILIES] = {
 			    .mode = "restart",
 			    .known_by = BIT(AXIS_KILL) | BIT(AXIS_REQUEST),
 			    .values = {[AXIS_KILL] = ALL(3),
-				       [AXIS_REQUEST] = BIT(REQUEST_READ) | BIT(REQUEST_MIXED) |
-							BIT(REQUEST_WRITE),
 				       [AXIS_POSITION] =
 					       BIT(POSITION_STRADDLE) | BIT(POSITION_REGIONS),
 				       [AXIS_RING] = BIT(RING_STRADDLE) | BIT(RING_INDEX) |
@@ -140,26 +134,33 @@ const char *check_family_mode(enum check_family family)
 	return families[family].mode;
 }
 
-static unsigned int values(enum check_family family, enum check_axis_id axis)
+static unsigned int values(const struct check_device *device, enum check_family family,
+			   enum check_axis_id axis)
 {
-	return families[family].values[axis] ? families[family].values[axis] : BIT(0);
+	unsigned int v = axis == AXIS_REQUEST ? device->family_requests[family]
+					      : families[family].values[axis];
+
+	return v ? v : BIT(0);
 }
 
-bool check_family_varies(enum check_family family, enum check_axis_id axis)
+bool check_family_varies(const struct check_device *device, enum check_family family,
+			 enum check_axis_id axis)
 {
-	unsigned int v = values(family, axis);
+	unsigned int v = values(device, family, axis);
 
 	return v & (v - 1);
 }
 
-bool check_family_has(enum check_family family, enum check_axis_id axis, unsigned int value)
+bool check_family_has(const struct check_device *device, enum check_family family,
+		      enum check_axis_id axis, unsigned int value)
 {
-	return values(family, axis) >> value & 1;
+	return values(device, family, axis) >> value & 1;
 }
 
-unsigned int check_family_usual(enum check_family family, enum check_axis_id axis)
+unsigned int check_family_usual(const struct check_device *device, enum check_family family,
+				enum check_axis_id axis)
 {
-	return __builtin_ctz(values(family, axis));
+	return __builtin_ctz(values(device, family, axis));
 }
 
 const char *check_axis_name(enum check_axis_id axis)
@@ -167,14 +168,15 @@ const char *check_axis_name(enum check_axis_id axis)
 	return table[axis].name;
 }
 
-unsigned int check_axis_values(enum check_axis_id axis)
+unsigned int check_axis_values(const struct check_device *device, enum check_axis_id axis)
 {
-	return table[axis].n;
+	return axis == AXIS_REQUEST ? device->nrequests : table[axis].n;
 }
 
-const char *check_axis_value_name(enum check_axis_id axis, unsigned int value)
+const char *check_axis_value_name(const struct check_device *device, enum check_axis_id axis,
+				  unsigned int value)
 {
-	return table[axis].values[value];
+	return axis == AXIS_REQUEST ? device->requests[value] : table[axis].values[value];
 }
 
 unsigned int check_scenario_queues(const struct check_scenario *s)
@@ -192,47 +194,7 @@ unsigned int check_scenario_qsize(const struct check_scenario *s)
 
 unsigned int check_scenario_descs(const struct check_scenario *s)
 {
-	unsigned int pieces = s->value[AXIS_POSITION] == POSITION_REGIONS ? 2 : 1;
-
-	switch (s->value[AXIS_SHAPE]) {
-	case SHAPE_INDIRECT:
-		return 1;
-	case SHAPE_JOINED:
-		return 1 + pieces;
-	case SHAPE_SPLIT:
-		return 3 + 2 * pieces + 1;
-	case SHAPE_MANY:
-		return 32;
-	default:
-		return 2 + pieces;
-	}
-}
-
-/* Requests that have neither a buffer of their own nor one that may be cut anywhere. */
-static bool whole_buffers(unsigned int request)
-{
-	return request == REQUEST_FLUSH || request == REQUEST_DISCARD ||
-	       request == REQUEST_WRITE_ZEROES;
-}
-
-static bool sends_data(unsigned int request)
-{
-	return request == REQUEST_WRITE || request == REQUEST_DISCARD ||
-	       request == REQUEST_WRITE_ZEROES;
-}
-
-static bool shape_valid(const uint8_t *v)
-{
-	if (v[AXIS_SHAPE] == SHAPE_JOINED && v[AXIS_STATUS] == STATUS_ALONE &&
-	    !sends_data(v[AXIS_REQUEST]))
-		return false;
-	if (v[AXIS_POSITION] == POSITION_REGIONS && whole_buffers(v[AXIS_REQUEST]))
-		return false;
-	if (v[AXIS_REQUEST] == REQUEST_FLUSH)
-		return v[AXIS_POSITION] != POSITION_STRADDLE && v[AXIS_SHAPE] != SHAPE_MANY &&
-		       v[AXIS_SHAPE] != SHAPE_JOINED;
-	return v[AXIS_SHAPE] != SHAPE_MANY ||
-	       (v[AXIS_REQUEST] != REQUEST_DISCARD && v[AXIS_REQUEST] != REQUEST_WRITE_ZEROES);
+	return s->device->descs(s);
 }
 
 static bool slots_valid(const uint8_t *v)
@@ -253,9 +215,9 @@ static bool ring_valid(const uint8_t *v)
 
 static bool named(const struct check_scenario *s, unsigned int axis)
 {
-	return check_family_varies(s->family, axis) &&
+	return check_family_varies(s->device, s->family, axis) &&
 	       (families[s->family].known_by >> axis & 1 ||
-		s->value[axis] != check_family_usual(s->family, axis));
+		s->value[axis] != check_family_usual(s->device, s->family, axis));
 }
 
 void check_scenario_set_name(struct check_scenario *s)
@@ -266,15 +228,16 @@ void check_scenario_set_name(struct check_scenario *s)
 	for (axis = 0; axis < AXES && used < sizeof(s->name); axis++)
 		if (named(s, axis))
 			used += snprintf(s->name + used, sizeof(s->name) - used, "/%s%s",
-					 table[axis].prefix, table[axis].values[s->value[axis]]);
+					 table[axis].prefix,
+					 check_axis_value_name(s->device, axis, s->value[axis]));
 }
 
-/* Only buffers that the device writes, and that are large enough to be in flight for a while. */
+/* Only buffers that are large enough to be in flight for a while. */
 static bool descs_valid(const uint8_t *v)
 {
 	return v[AXIS_DESCS] == DESCS_KEPT ||
-	       (v[AXIS_REQUEST] == REQUEST_READ && v[AXIS_REPLACE] == REPLACE_NONE &&
-		v[AXIS_SHAPE] != SHAPE_JOINED && v[AXIS_POSITION] != POSITION_INSIDE);
+	       (v[AXIS_REPLACE] == REPLACE_NONE && v[AXIS_SHAPE] != SHAPE_JOINED &&
+		v[AXIS_POSITION] != POSITION_INSIDE);
 }
 
 /* That logging comes on while nothing is in flight is what all scenarios do. */
@@ -288,7 +251,7 @@ static bool steps_valid(const uint8_t *v)
 
 bool check_scenario_valid(const struct check_scenario *s)
 {
-	return steps_valid(s->value) && descs_valid(s->value) && shape_valid(s->value) &&
+	return steps_valid(s->value) && descs_valid(s->value) && s->device->valid(s) &&
 	       slots_valid(s->value) && ring_valid(s->value) &&
 	       check_scenario_descs(s) <= check_scenario_qsize(s);
 }

@@ -8,6 +8,8 @@
 
 #include "check/check.h"
 
+struct check_device;
+
 /* Queues that scenarios use at most. */
 #define AXES_MAX_QUEUES 4
 
@@ -35,7 +37,7 @@ enum check_axis_id {
 	AXIS_DEPTH,
 	AXIS_STOP,
 	AXIS_KILL,
-	AXIS_REQUEST,
+	AXIS_REQUEST, /* the device knows its values */
 	AXIS_POSITION,
 	AXIS_SHAPE,
 	AXIS_STATUS,
@@ -97,18 +99,6 @@ enum {
 enum {
 	KILLS_1,
 	KILLS_3,
-};
-
-enum {
-	REQUEST_READ,
-	REQUEST_GET_ID,
-	REQUEST_FLUSH,
-	REQUEST_BEYOND, /* a read that ends beyond the disk */
-	REQUEST_MIXED,
-	REQUEST_WRITE,
-	REQUEST_DISCARD,
-	REQUEST_WRITE_ZEROES,
-	REQUEST_UNSUPPORTED,
 };
 
 enum {
@@ -194,7 +184,20 @@ enum {
 	DESCS_REWRITTEN, /* the guest changes descriptors that the device has already */
 };
 
+/* One value on one axis, of those that a scenario is chosen by. The last one is no choice. */
+struct check_choice {
+	uint8_t axis;
+	uint8_t value;
+};
+
+#define CHECK_CHOICES 7
+#define CHECK_CHOICES_END \
+	{                 \
+		AXES, 0   \
+	}
+
 struct check_scenario {
+	const struct check_device *device;
 	enum check_family family;
 	uint8_t value[AXES];
 	bool quick; /* part of the quick set */
@@ -207,20 +210,24 @@ struct check_scenario_list {
 };
 
 const char *check_axis_name(enum check_axis_id axis);
-unsigned int check_axis_values(enum check_axis_id axis);
-const char *check_axis_value_name(enum check_axis_id axis, unsigned int value);
+unsigned int check_axis_values(const struct check_device *device, enum check_axis_id axis);
+const char *check_axis_value_name(const struct check_device *device, enum check_axis_id axis,
+				  unsigned int value);
 
 const char *check_family_name(enum check_family family);
 const char *check_family_mode(enum check_family family);
 
 /* Does the family use the axis, with more than one value? */
-bool check_family_varies(enum check_family family, enum check_axis_id axis);
+bool check_family_varies(const struct check_device *device, enum check_family family,
+			 enum check_axis_id axis);
 
 /* Does it use this value? */
-bool check_family_has(enum check_family family, enum check_axis_id axis, unsigned int value);
+bool check_family_has(const struct check_device *device, enum check_family family,
+		      enum check_axis_id axis, unsigned int value);
 
 /* The value that its scenarios usually have. */
-unsigned int check_family_usual(enum check_family family, enum check_axis_id axis);
+unsigned int check_family_usual(const struct check_device *device, enum check_family family,
+				enum check_axis_id axis);
 
 unsigned int check_scenario_queues(const struct check_scenario *s);
 unsigned int check_scenario_qsize(const struct check_scenario *s);
@@ -238,15 +245,17 @@ bool check_scenario_valid(const struct check_scenario *s);
  * Is there a scenario of the family that has @a on @axis_a and @b on @axis_b? If so and @out is not
  * NULL, it is one, without a name.
  */
-bool check_scenario_pair(enum check_family family, enum check_axis_id axis_a, unsigned int a,
-			 enum check_axis_id axis_b, unsigned int b, struct check_scenario *out);
+bool check_scenario_pair(const struct check_device *device, enum check_family family,
+			 enum check_axis_id axis_a, unsigned int a, enum check_axis_id axis_b,
+			 unsigned int b, struct check_scenario *out);
 
 /*
  * The scenarios of a seed, family by family: those known to be worth having, then as many as it
  * takes to have each pair of values that can occur. Return: 0 or -ENOMEM. Owns: free with
  * check_scenario_list_free().
  */
-int check_scenario_generate(uint64_t seed, struct check_scenario_list *list);
+int check_scenario_generate(const struct check_device *device, uint64_t seed,
+			    struct check_scenario_list *list);
 void check_scenario_list_free(struct check_scenario_list *list);
 
 #endif

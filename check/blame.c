@@ -3,32 +3,17 @@
 
 #include "check/blame.h"
 
-static const char *status_name(const struct check_blk_request *r)
-{
-	static const char *const names[] = {
-		[BLK_READ] = "status of read",
-		[BLK_GET_ID] = "status of get-id",
-		[BLK_FLUSH] = "status of flush",
-		[BLK_BEYOND] = "status of failed read",
-		[BLK_WRITE] = "status of write",
-		[BLK_DISCARD] = "status of discard",
-		[BLK_WRITE_ZEROES] = "status of write-zeroes",
-		[BLK_UNSUPPORTED] = "status of unsupported request",
-	};
-
-	return names[r->kind];
-}
-
-static size_t describe_thing(const struct check_hit *h, char *buf, size_t len)
+static size_t describe_thing(const struct check_device *device, const struct check_hit *h,
+			     char *buf, size_t len)
 {
 	uint64_t total = h->kind == PLACE_DATA ? h->request->len : h->total;
 
 	switch (h->kind) {
 	case PLACE_DATA:
 		return snprintf(buf, len, "%s, bytes %lu-%lu of %lu",
-				check_blk_data_name(h->request), h->first, h->last, total);
+				device->part_name(h->request, h->kind), h->first, h->last, total);
 	case PLACE_STATUS:
-		return snprintf(buf, len, "%s", status_name(h->request));
+		return snprintf(buf, len, "%s", device->part_name(h->request, h->kind));
 	case PLACE_USED_ENTRIES:
 		return snprintf(buf, len, "used entry, slots %lu-%lu of %lu", h->first / 8,
 				h->last / 8, total / 8);
@@ -54,9 +39,10 @@ static size_t describe_thing(const struct check_hit *h, char *buf, size_t len)
 			h->first, h->last);
 }
 
-char *check_blame_what(const struct check_hit *h, char *buf, size_t len)
+char *check_blame_what(const struct check_device *device, const struct check_hit *h, char *buf,
+		       size_t len)
 {
-	size_t used = describe_thing(h, buf, len);
+	size_t used = describe_thing(device, h, buf, len);
 
 	if (h->log_gpa && used < len)
 		used += snprintf(buf + used, len - used, ", logged from 0x%lx on", h->log_gpa);
@@ -78,7 +64,7 @@ char *check_blame_request(const struct check_hit *h, char *buf, size_t len)
 	return buf;
 }
 
-const char *check_blame_consequence(const struct check_hit *h)
+const char *check_blame_consequence(const struct check_device *device, const struct check_hit *h)
 {
 	static const char *const texts[] = {
 		[PLACE_DATA] = "the migrated guest finds old bytes in a buffer whose request "
@@ -102,8 +88,7 @@ const char *check_blame_consequence(const struct check_hit *h)
 				  "migrated guest's differs from the source's",
 	};
 
-	if (h->kind == PLACE_DATA && check_blk_fails(h->request->kind))
-		return "the migrated guest finds old bytes where the source has new ones, in a "
-		       "buffer whose request failed";
-	return texts[h->kind];
+	const char *special = h->request ? device->consequence(h) : NULL;
+
+	return special ? special : texts[h->kind];
 }

@@ -2,39 +2,33 @@
 #include <endian.h>
 #include <errno.h>
 #include <linux/virtio_blk.h>
-#include <linux/virtio_config.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "check/blk.h"
-#include "check/blk_layout.h"
+#include "check/layout.h"
 
-#define KIB		UINT64_C(1024)
-#define MIB		(KIB * KIB)
-#define SMALLEST_DISK	(256 * KIB)
-#define NOT_A_TYPE	0x1234
-#define ANSWER_POISON	0xff
-#define LARGE_LEN	(64 * KIB)
-#define STRADDLING_LEN	(8 * KIB)
-#define FEATURE(f, bit) ((f) >> (bit)&1)
+#define NOT_A_TYPE     0x1234
+#define ANSWER_POISON  0xff
+#define LARGE_LEN      (64u << 10)
+#define STRADDLING_LEN (8u << 10)
+#define SMALL_TIMES    16 /* of the requests of varied sizes, the small ones are so many to one */
 
-uint64_t check_blk_features(void)
+static struct check_blk_request *blk_of(struct check_request *r)
 {
-	return UINT64_C(1) << VIRTIO_BLK_F_SEG_MAX | UINT64_C(1) << VIRTIO_BLK_F_RO |
-	       UINT64_C(1) << VIRTIO_BLK_F_BLK_SIZE | UINT64_C(1) << VIRTIO_BLK_F_FLUSH |
-	       UINT64_C(1) << VIRTIO_BLK_F_MQ | UINT64_C(1) << VIRTIO_BLK_F_DISCARD |
-	       UINT64_C(1) << VIRTIO_BLK_F_WRITE_ZEROES;
+	return (struct check_blk_request *)r;
 }
 
-uint32_t check_blk_config_len(uint64_t features)
+static const struct check_blk_request *const_blk_of(const struct check_request *r)
 {
-	if (FEATURE(features, VIRTIO_BLK_F_DISCARD) || FEATURE(features, VIRTIO_BLK_F_WRITE_ZEROES))
-		return offsetof(struct virtio_blk_config, max_secure_erase_sectors);
-	return offsetof(struct virtio_blk_config, max_discard_sectors);
+	return (const struct check_blk_request *)r;
+}
+
+static struct check_blk_disk *disk_of(const struct check_builder *b)
+{
+	return b->state;
 }
 
 static uint64_t round_down(uint64_t value, uint64_t to)
@@ -47,50 +41,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* A quarter for reads, then one for writes, the last one for what leaves zeroes or nothing. */
-static void divide(struct check_blk_disk *d)
-{
-	uint64_t quarter = round_down(least(d->capacity / 4, 4 * MIB), 4 * KIB);
-
-	d->reads = (struct check_blk_zone){0, quarter};
-	d->writes = (struct check_blk_zone){quarter, quarter};
-	d->zeroes = (struct check_blk_zone){2 * quarter, 2 * quarter};
-}
-
-int check_blk_disk_init(struct check_blk_disk *d, const void *config, size_t len, uint64_t features)
-{
-	struct virtio_blk_config c = {0};
-
-	memcpy(&c, config, least(len, sizeof(c)));
-	d->capacity = least(le64toh(c.capacity), UINT64_MAX / BLK_SECTOR) * BLK_SECTOR;
-	d->block = FEATURE(features, VIRTIO_BLK_F_BLK_SIZE) ? le32toh(c.blk_size) : BLK_SECTOR;
-	d->max_segs = FEATURE(features, VIRTIO_BLK_F_SEG_MAX) ? le32toh(c.seg_max) : 1;
-	d->discard_sectors = le32toh(c.max_discard_sectors);
-	d->discard_alignment = le32toh(c.discard_sector_alignment);
-	d->zero_sectors = le32toh(c.max_write_zeroes_sectors);
-	d->zero_may_unmap = c.write_zeroes_may_unmap;
-	if (d->block < BLK_SECTOR || d->block > 4 * KIB || d->block & (d->block - 1))
-		return silt_err(EINVAL, "the backend's block size is %u, not 512 to 4096",
-				d->block);
-	if (d->capacity < SMALLEST_DISK)
-		return silt_err(EINVAL, "the disk has %lu bytes, the check needs at least %lu",
-				d->capacity, SMALLEST_DISK);
-	divide(d);
-	return 0;
-}
-
-bool check_blk_disk_varies(const struct check_blk_disk *d)
-{
-	uint64_t at, same = 0;
-
-	if (!d->known)
-		return true;
-	for (at = d->block; at + d->block <= d->reads.len; at += d->block)
-		same += !memcmp(d->known + at, d->known + at - d->block, d->block);
-	return same * 2 < d->reads.len / d->block;
-}
-
-bool check_blk_device_writes(enum check_blk_kind kind)
+static bool device_writes(enum check_blk_kind kind)
 {
 	return kind == BLK_READ || kind == BLK_GET_ID || kind == BLK_BEYOND ||
 	       kind == BLK_UNSUPPORTED;
@@ -101,36 +52,20 @@ bool check_blk_fails(enum check_blk_kind kind)
 	return kind == BLK_BEYOND || kind == BLK_UNSUPPORTED;
 }
 
-const char *check_blk_data_name(const struct check_blk_request *r)
-{
-	static const char *const names[] = {
-		[BLK_READ] = "read data",
-		[BLK_GET_ID] = "get-id data",
-		[BLK_FLUSH] = "flush data",
-		[BLK_BEYOND] = "failed read's data",
-		[BLK_WRITE] = "write data",
-		[BLK_DISCARD] = "discard segment",
-		[BLK_WRITE_ZEROES] = "write-zeroes segment",
-		[BLK_UNSUPPORTED] = "unsupported request's data",
-	};
-
-	return names[r->kind];
-}
-
 /* ---- What is asked --------------------------------------------------------------------------- */
 
-static enum check_blk_kind mixed_kind(const struct check_blk_builder *b, unsigned int n)
+static enum check_blk_kind mixed_kind(const struct check_builder *b, unsigned int n)
 {
 	static const enum check_blk_kind reads[] = {BLK_READ, BLK_GET_ID, BLK_BEYOND, BLK_FLUSH};
 	static const enum check_blk_kind all[] = {BLK_READ,  BLK_WRITE,	      BLK_GET_ID,
 						  BLK_FLUSH, BLK_UNSUPPORTED, BLK_BEYOND};
 
-	enum check_blk_kind kind = b->may_write ? all[n % 6] : reads[n % 4];
+	enum check_blk_kind kind = disk_of(b)->may_write ? all[n % 6] : reads[n % 4];
 
-	return kind == BLK_FLUSH && !b->may_flush ? BLK_READ : kind;
+	return kind == BLK_FLUSH && !disk_of(b)->may_flush ? BLK_READ : kind;
 }
 
-static enum check_blk_kind choose_kind(const struct check_blk_builder *b, unsigned int n)
+static enum check_blk_kind choose_kind(const struct check_builder *b, unsigned int n)
 {
 	static const enum check_blk_kind kinds[] = {
 		[REQUEST_READ] = BLK_READ,
@@ -147,7 +82,7 @@ static enum check_blk_kind choose_kind(const struct check_blk_builder *b, unsign
 	return request == REQUEST_MIXED ? mixed_kind(b, n) : kinds[request];
 }
 
-static uint32_t data_len(const struct check_blk_builder *b, enum check_blk_kind kind)
+static uint32_t data_len(const struct check_builder *b, enum check_blk_kind kind)
 {
 	switch (kind) {
 	case BLK_GET_ID:
@@ -159,7 +94,7 @@ static uint32_t data_len(const struct check_blk_builder *b, enum check_blk_kind 
 		return sizeof(struct virtio_blk_discard_write_zeroes);
 	default:
 		if (b->scenario->value[AXIS_POSITION] == POSITION_INSIDE)
-			return b->disk->block;
+			return disk_of(b)->block;
 		return b->large ? LARGE_LEN : STRADDLING_LEN;
 	}
 }
@@ -186,26 +121,27 @@ static uint32_t affected_sectors(const struct check_blk_disk *d, enum check_blk_
 	return align > 8 || most < 8 ? align : 8;
 }
 
-static void choose_sector(struct check_blk_builder *b, struct check_blk_request *r)
+static void choose_sector(struct check_builder *b, struct check_blk_request *r)
 {
-	const struct check_blk_disk *d = b->disk;
+	struct check_blk_disk *d = disk_of(b);
 
-	switch (r->kind) {
+	switch (r->base.kind) {
 	case BLK_READ:
-		r->sector = round_down(check_random_below(&b->random, d->reads.len - r->len + 1),
-				       d->block) /
-			    BLK_SECTOR;
+		r->sector =
+			round_down(check_random_below(&b->random, d->reads.len - r->base.len + 1),
+				   d->block) /
+			BLK_SECTOR;
 		break;
 	case BLK_BEYOND:
-		r->sector = (d->capacity - (r->len > d->block ? d->block : 0)) / BLK_SECTOR;
+		r->sector = (d->capacity - (r->base.len > d->block ? d->block : 0)) / BLK_SECTOR;
 		break;
 	case BLK_WRITE:
-		r->sector = next_sector(&d->writes, &b->next_write, r->len, d->block);
+		r->sector = next_sector(&d->writes, &d->next_write, r->base.len, d->block);
 		break;
 	case BLK_DISCARD:
 	case BLK_WRITE_ZEROES:
-		r->affected = affected_sectors(d, r->kind);
-		r->sector = next_sector(&d->zeroes, &b->next_zero, r->affected * BLK_SECTOR,
+		r->affected = affected_sectors(d, r->base.kind);
+		r->sector = next_sector(&d->zeroes, &d->next_zero, r->affected * BLK_SECTOR,
 					r->affected * BLK_SECTOR);
 		break;
 	default:
@@ -225,16 +161,17 @@ static void name_request(struct check_blk_request *r)
 		[BLK_WRITE_ZEROES] = "write-zeroes",
 		[BLK_UNSUPPORTED] = "unsupported request",
 	};
-	const char *name = names[r->kind];
+	const char *name = names[r->base.kind];
 
 	if (r->affected)
-		snprintf(r->text, sizeof(r->text), "#%u %s sector %lu, %u sectors", r->id, name,
-			 r->sector, r->affected);
-	else if (r->kind == BLK_READ || r->kind == BLK_WRITE || r->kind == BLK_BEYOND)
-		snprintf(r->text, sizeof(r->text), "#%u %s sector %lu, %u bytes", r->id, name,
-			 r->sector, r->len);
+		snprintf(r->base.text, sizeof(r->base.text), "#%u %s sector %lu, %u sectors",
+			 r->base.id, name, r->sector, r->affected);
+	else if (r->base.kind == BLK_READ || r->base.kind == BLK_WRITE ||
+		 r->base.kind == BLK_BEYOND)
+		snprintf(r->base.text, sizeof(r->base.text), "#%u %s sector %lu, %u bytes",
+			 r->base.id, name, r->sector, r->base.len);
 	else
-		snprintf(r->text, sizeof(r->text), "#%u %s", r->id, name);
+		snprintf(r->base.text, sizeof(r->base.text), "#%u %s", r->base.id, name);
 }
 
 /* ---- What memory holds before ---------------------------------------------------------------- */
@@ -251,65 +188,51 @@ static uint32_t type_of(enum check_blk_kind kind)
 	return types[kind];
 }
 
-/* Copy to or from the pieces of a request's buffer. */
-static void copy_data(const struct check_guest *g, const struct check_blk_request *r, uint8_t *buf,
-		      bool store)
-{
-	const struct check_blk_piece *p;
-
-	for (p = r->piece; p < r->piece + r->npieces; buf += p->len, p++) {
-		if (store)
-			memcpy(check_guest_mem(g, p->gpa), buf, p->len);
-		else
-			memcpy(buf, check_guest_mem(g, p->gpa), p->len);
-	}
-}
-
 /* The byte-wise complement of what the disk holds, so that each byte that is read changes. */
-static void poison_read(const struct check_blk_builder *b, const struct check_blk_request *r)
+static void poison_read(const struct check_builder *b, const struct check_blk_request *r)
 {
-	const uint8_t *known = b->disk->known + r->sector * BLK_SECTOR - b->disk->reads.start;
+	const uint8_t *known = disk_of(b)->known + r->sector * BLK_SECTOR - disk_of(b)->reads.start;
 	uint8_t buf[LARGE_LEN];
 	uint32_t i;
 
-	for (i = 0; i < r->len; i++)
+	for (i = 0; i < r->base.len; i++)
 		buf[i] = ~known[i];
-	copy_data(b->guest, r, buf, true);
+	check_layout_store(b->guest, &r->base, buf);
 }
 
 /* Serials are ASCII, or zero bytes. */
-static void poison_id(struct check_blk_builder *b, const struct check_blk_request *r)
+static void poison_id(struct check_builder *b, const struct check_blk_request *r)
 {
 	uint8_t buf[VIRTIO_BLK_ID_BYTES];
 	uint32_t i;
 
-	for (i = 0; i < r->len; i++)
+	for (i = 0; i < r->base.len; i++)
 		buf[i] = 0x80 | check_random_next(&b->random);
-	copy_data(b->guest, r, buf, true);
+	check_layout_store(b->guest, &r->base, buf);
 }
 
-static void store_range(struct check_blk_builder *b, const struct check_blk_request *r)
+static void store_range(struct check_builder *b, const struct check_blk_request *r)
 {
-	bool unmap = r->kind == BLK_WRITE_ZEROES && b->disk->zero_may_unmap;
+	bool unmap = r->base.kind == BLK_WRITE_ZEROES && disk_of(b)->zero_may_unmap;
 	struct virtio_blk_discard_write_zeroes range = {
 		.sector = htole64(r->sector),
 		.num_sectors = htole32(r->affected),
 		.flags = htole32(unmap ? check_random_below(&b->random, 2) : 0),
 	};
 
-	copy_data(b->guest, r, (uint8_t *)&range, true);
+	check_layout_store(b->guest, &r->base, &range);
 }
 
 /* What write-zeroes is to zero is not zero now. */
-static int fill_image(struct check_blk_builder *b, const struct check_blk_request *r)
+static int fill_image(struct check_builder *b, const struct check_blk_request *r)
 {
 	uint8_t buf[LARGE_LEN];
 	uint64_t len = least((uint64_t)r->affected * BLK_SECTOR, sizeof(buf));
 
-	if (b->disk->image < 0)
+	if (disk_of(b)->image < 0)
 		return 0;
 	check_random_fill(&b->random, buf, len);
-	if (pwrite(b->disk->image, buf, len, r->sector * BLK_SECTOR) != (ssize_t)len)
+	if (pwrite(disk_of(b)->image, buf, len, r->sector * BLK_SECTOR) != (ssize_t)len)
 		return silt_err_sys(errno, "cannot fill sector %lu of the image", r->sector);
 	return 0;
 }
@@ -317,172 +240,188 @@ static int fill_image(struct check_blk_builder *b, const struct check_blk_reques
 static struct virtio_blk_outhdr header_of(const struct check_blk_request *r)
 {
 	return (struct virtio_blk_outhdr){
-		.type = htole32(type_of(r->kind)),
+		.type = htole32(type_of(r->base.kind)),
 		.sector = htole64(r->affected ? 0 : r->sector),
 	};
 }
 
-static int fill_request(struct check_blk_builder *b, const struct check_blk_request *r)
+static int fill_request(struct check_builder *b, const struct check_blk_request *r)
 {
 	const struct virtio_blk_outhdr header = header_of(r);
 
-	memcpy(check_guest_mem(b->guest, r->header), &header, sizeof(header));
-	*(uint8_t *)check_guest_mem(b->guest, r->status) = ANSWER_POISON;
-	if (r->kind == BLK_READ && b->disk->known)
+	memcpy(check_guest_mem(b->guest, r->base.header.gpa), &header, sizeof(header));
+	*(uint8_t *)check_guest_mem(b->guest, r->base.status.gpa) = ANSWER_POISON;
+	if (r->base.kind == BLK_READ && disk_of(b)->known)
 		poison_read(b, r);
-	else if (r->kind == BLK_GET_ID)
+	else if (r->base.kind == BLK_GET_ID)
 		poison_id(b, r);
 	else if (r->affected)
 		store_range(b, r);
-	return r->kind == BLK_WRITE_ZEROES ? fill_image(b, r) : 0;
+	return r->base.kind == BLK_WRITE_ZEROES ? fill_image(b, r) : 0;
 }
 
-static int build(struct check_blk_builder *b, struct check_blk_request *r)
+static int build(struct check_builder *b, struct check_blk_request *r)
 {
 	int ret;
 
+	r->base.header = (struct check_part){.len = sizeof(struct virtio_blk_outhdr)};
+	r->base.status = (struct check_part){.len = 1, .written = true};
+	r->base.data_written = device_writes(r->base.kind);
 	name_request(r);
-	ret = check_blk_layout(b, r);
+	ret = check_layout(b, &r->base);
 	return ret < 0 ? ret : fill_request(b, r);
 }
 
-int check_blk_build(struct check_blk_builder *b, unsigned int queue, struct check_blk_request *r)
+int check_blk_build(struct check_builder *b, unsigned int queue, struct check_request *request)
 {
+	struct check_blk_request *r = blk_of(request);
 	unsigned int n = b->next_id++;
 
-	*r = (struct check_blk_request){.id = n + 1, .queue = queue, .kind = choose_kind(b, n)};
-	r->len = data_len(b, r->kind);
+	*r = (struct check_blk_request){
+		.base = {.id = n + 1, .queue = queue, .kind = choose_kind(b, n)}};
+	r->base.len = data_len(b, r->base.kind);
 	choose_sector(b, r);
 	return build(b, r);
 }
 
-int check_blk_build_kind(struct check_blk_builder *b, enum check_blk_kind kind, uint32_t len,
-			 unsigned int queue, struct check_blk_request *r)
+static uint32_t lasting_len(const struct check_builder *b, unsigned int i, unsigned int size)
 {
-	*r = (struct check_blk_request){.id = ++b->next_id,
-					.queue = queue,
-					.kind = kind,
-					.len = len,
-					.overwritten = kind == BLK_WRITE};
+	const uint32_t block = disk_of(b)->block;
+
+	switch (size) {
+	case SIZE_SMALL:
+		return block;
+	case SIZE_64K:
+		return LARGE_LEN;
+	case SIZE_VARIED:
+		return i % SMALL_TIMES ? i % 2 ? block : STRADDLING_LEN : LARGE_LEN;
+	default:
+		return STRADDLING_LEN;
+	}
+}
+
+static bool mixed(const struct check_builder *b)
+{
+	return b->scenario->value[AXIS_REQUEST] == REQUEST_MIXED;
+}
+
+/* In a mixture each buffer of a queue may be of another direction, but keeps to it. */
+int check_blk_build_lasting(struct check_builder *b, unsigned int queue, unsigned int i,
+			    unsigned int size, struct check_request *request)
+{
+	struct check_blk_request *r = blk_of(request);
+	bool writes = mixed(b) && disk_of(b)->may_write && i % 4 == 3;
+
+	*r = (struct check_blk_request){.base = {.id = ++b->next_id,
+						 .queue = queue,
+						 .kind = writes ? BLK_WRITE : BLK_READ,
+						 .len = lasting_len(b, i, size)},
+					.overwritten = writes};
 	choose_sector(b, r);
 	return build(b, r);
 }
 
-void check_blk_renew(struct check_blk_builder *b, enum check_blk_kind kind,
-		     struct check_blk_request *r)
+static enum check_blk_kind next_kind(struct check_builder *b, enum check_blk_kind kind)
 {
+	if (kind == BLK_WRITE)
+		return BLK_WRITE;
+	/* Answers differ, so that the status byte changes. */
+	return mixed(b) && !check_random_below(&b->random, 4) ? BLK_BEYOND : BLK_READ;
+}
+
+/* The header alone is written. */
+void check_blk_renew(struct check_builder *b, struct check_request *request)
+{
+	struct check_blk_request *r = blk_of(request);
 	struct virtio_blk_outhdr header;
 
-	r->id = ++b->next_id;
-	r->kind = kind;
-	r->done = false;
+	r->base.kind = next_kind(b, r->base.kind);
+	r->base.id = ++b->next_id;
+	r->base.done = false;
 	choose_sector(b, r);
 	name_request(r);
 	header = header_of(r);
-	check_guest_store(b->guest, r->header, &header, sizeof(header));
+	check_guest_store(b->guest, r->base.header.gpa, &header, sizeof(header));
 }
 
-int check_blk_build_read(struct check_blk_builder *b, uint64_t sector, uint32_t len,
+int check_blk_build_read(struct check_builder *b, uint64_t sector, uint32_t len,
 			 struct check_blk_request *r)
 {
-	*r = (struct check_blk_request){
-		.id = ++b->next_id, .kind = BLK_READ, .sector = sector, .len = len};
+	*r = (struct check_blk_request){.base = {.id = ++b->next_id, .kind = BLK_READ, .len = len},
+					.sector = sector};
 	return build(b, r);
 }
 
 /* ---- What must be answered ------------------------------------------------------------------- */
 
-static bool wrong(char why[BLK_WRONG_LEN], const struct check_blk_request *r, const char *format,
-		  ...) __attribute__((format(printf, 3, 4)));
-
-static bool wrong(char why[BLK_WRONG_LEN], const struct check_blk_request *r, const char *format,
-		  ...)
-{
-	int used = snprintf(why, BLK_WRONG_LEN, "wrong answer to %s: ", r->text);
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(why + used, BLK_WRONG_LEN - used, format, ap);
-	va_end(ap);
-	return false;
-}
-
-static bool verify_used_len(const struct check_blk_request *r, char why[BLK_WRONG_LEN])
-{
-	uint64_t room = 0;
-	unsigned int i;
-
-	for (i = 0; i < r->nsegs; i++)
-		room += r->seg[i].device_writes ? r->seg[i].len : 0;
-	if (r->used_len <= room)
-		return true;
-	return wrong(why, r, "used length %u, but its buffers have %lu writable bytes", r->used_len,
-		     room);
-}
-
 static bool verify_status(const struct check_blk_request *r, uint8_t status,
-			  char why[BLK_WRONG_LEN])
+			  char why[CHECK_WRONG_LEN])
 {
-	bool must_fail = check_blk_fails(r->kind);
+	bool must_fail = check_blk_fails(r->base.kind);
 
 	if (status == ANSWER_POISON)
-		return wrong(why, r, "no status was written");
+		return check_device_wrong(why, &r->base, "no status was written");
 	if (status > VIRTIO_BLK_S_UNSUPP)
-		return wrong(why, r, "status %u is not one of 0, 1 and 2", status);
+		return check_device_wrong(why, &r->base, "status %u is not one of 0, 1 and 2",
+					  status);
 	if (must_fail && status == VIRTIO_BLK_S_OK)
-		return wrong(why, r, "status 0, though it cannot succeed");
+		return check_device_wrong(why, &r->base, "status 0, though it cannot succeed");
 	/* Not every device has a serial. */
-	if (!must_fail && status && !(r->kind == BLK_GET_ID && status == VIRTIO_BLK_S_UNSUPP))
-		return wrong(why, r, "status %u", status);
+	if (!must_fail && status && !(r->base.kind == BLK_GET_ID && status == VIRTIO_BLK_S_UNSUPP))
+		return check_device_wrong(why, &r->base, "status %u", status);
 	return true;
 }
 
 static bool verify_read(const struct check_blk_disk *d, const struct check_guest *g,
-			const struct check_blk_request *r, char why[BLK_WRONG_LEN])
+			const struct check_blk_request *r, char why[CHECK_WRONG_LEN])
 {
 	const uint8_t *known = d->known + r->sector * BLK_SECTOR - d->reads.start;
 	uint8_t buf[LARGE_LEN];
 	uint32_t i;
 
-	copy_data(g, r, buf, false);
-	if (!memcmp(buf, known, r->len))
+	check_layout_load(g, &r->base, buf);
+	if (!memcmp(buf, known, r->base.len))
 		return true;
-	for (i = 0; i < r->len; i++)
+	for (i = 0; i < r->base.len; i++)
 		if (buf[i] != known[i])
-			return wrong(why, r, "byte %u of the data is 0x%02x, the disk has 0x%02x",
-				     i, buf[i], known[i]);
+			return check_device_wrong(
+				why, &r->base, "byte %u of the data is 0x%02x, the disk has 0x%02x",
+				i, buf[i], known[i]);
 	return true;
 }
 
 static bool verify_image(const struct check_blk_disk *d, const struct check_guest *g,
-			 const struct check_blk_request *r, char why[BLK_WRONG_LEN])
+			 const struct check_blk_request *r, char why[CHECK_WRONG_LEN])
 {
 	uint8_t buf[LARGE_LEN] = {0}, disk[LARGE_LEN];
-	uint64_t len = r->kind == BLK_WRITE ? r->len : (uint64_t)r->affected * BLK_SECTOR;
+	uint64_t len = r->base.kind == BLK_WRITE ? r->base.len : (uint64_t)r->affected * BLK_SECTOR;
 	uint64_t i;
 
 	len = least(len, sizeof(disk));
-	if (r->kind == BLK_WRITE)
-		copy_data(g, r, buf, false);
+	if (r->base.kind == BLK_WRITE)
+		check_layout_load(g, &r->base, buf);
 	if (pread(d->image, disk, len, r->sector * BLK_SECTOR) != (ssize_t)len)
-		return wrong(why, r, "the image cannot be read there");
+		return check_device_wrong(why, &r->base, "the image cannot be read there");
 	for (i = 0; i < len; i++)
 		if (buf[i] != disk[i])
-			return wrong(why, r, "byte %lu on the disk is 0x%02x, not 0x%02x", i,
-				     disk[i], buf[i]);
+			return check_device_wrong(why, &r->base,
+						  "byte %lu on the disk is 0x%02x, not 0x%02x", i,
+						  disk[i], buf[i]);
 	return true;
 }
 
-bool check_blk_verify(const struct check_blk_disk *d, const struct check_guest *g,
-		      const struct check_blk_request *r, char why[BLK_WRONG_LEN])
+bool check_blk_verify(const void *state, const struct check_guest *g,
+		      const struct check_request *request, char why[CHECK_WRONG_LEN])
 {
-	uint8_t status = *(const uint8_t *)check_guest_mem(g, r->status);
+	const struct check_blk_request *r = const_blk_of(request);
+	const struct check_blk_disk *d = state;
+	uint8_t status = *(const uint8_t *)check_guest_mem(g, r->base.status.gpa);
 
-	if (!verify_used_len(r, why) || !verify_status(r, status, why))
+	if (!check_device_verify_used_len(request, why) || !verify_status(r, status, why))
 		return false;
-	if (r->kind == BLK_READ && d->known && !r->decoy[0])
+	if (r->base.kind == BLK_READ && d->known && !r->base.decoy[0])
 		return verify_read(d, g, r, why);
-	if ((r->kind == BLK_WRITE || r->kind == BLK_WRITE_ZEROES) && !r->overwritten &&
+	if ((r->base.kind == BLK_WRITE || r->base.kind == BLK_WRITE_ZEROES) && !r->overwritten &&
 	    d->image >= 0)
 		return verify_image(d, g, r, why);
 	return true;

@@ -93,10 +93,11 @@ struct check_options {
 	enum check_target_kind target;
 	const char *path;
 	int fd;
-	char **argv;	   /* CHECK_TARGET_COMMAND: NULL-terminated, with {socket} and {image} */
-	const char *self;  /* CHECK_TARGET_SELF: the silt binary */
-	bool allow_writes; /* requests that change the disk, on a backend that we did not start */
-	bool hostile;	   /* the worst that can be sent, in place of the ordinary scenarios */
+	char **argv;	    /* CHECK_TARGET_COMMAND: NULL-terminated, with {socket} and {image} */
+	const char *self;   /* CHECK_TARGET_SELF: the silt binary */
+	const char *device; /* one that check_device_known() knows, or NULL for block */
+	bool allow_writes;  /* requests that change the disk, on a backend that we did not start */
+	bool hostile;	    /* the worst that can be sent, in place of the ordinary scenarios */
 	bool quick;
 	const char *only; /* glob on scenario names, or NULL */
 	uint64_t seed;
@@ -153,6 +154,9 @@ int check_run(const struct check_options *opt, const struct check_reporter *repo
  * SIGKILL also removes the socket that it listens at.
  */
 void check_signal_backend(int sig);
+
+/* Can devices of this kind be checked? */
+bool check_device_known(const char *name);
 
 /* Print axes, their values and the scenarios' names that @opt selects. */
 int check_list(const struct check_options *opt, FILE *out);

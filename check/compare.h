@@ -5,9 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "check/blk.h"
+#include "check/axes.h"
 #include "check/guest.h"
 #include "check/places.h"
+#include "check/request.h"
 
 /*
  * Memory against the log.
@@ -25,8 +26,8 @@ struct check_compare_ring {
 	uint64_t log_gpa; /* where it is logged */
 	bool logged;
 	unsigned int num;
-	struct check_blk_request *const *slot; /* the request of each used entry */
-	struct check_blk_request *const *last; /* the last one that was collected */
+	struct check_request *const *slot; /* the request of each used entry */
+	struct check_request *const *last; /* the last one that was collected */
 };
 
 /* A page that has to be in the log, and the most important thing on it that changed. */
@@ -34,7 +35,7 @@ struct check_hit {
 	uint64_t page;
 	enum check_place_kind kind;
 	unsigned int queue;
-	const struct check_blk_request *request;
+	const struct check_request *request;
 	uint64_t first, last; /* bytes of the thing that changed */
 	uint64_t total;	      /* bytes that it has */
 	uint64_t log_gpa;     /* of a used ring that is logged elsewhere, or 0 */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <fnmatch.h>
-#include <linux/virtio_blk.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -32,7 +31,6 @@ struct engine {
 	const struct check_reporter *reporter;
 	struct check_totals *totals;
 	struct check_target target;
-	struct check_blk_disk disk;
 	struct check_guest guest;
 	struct check_scenario_env env;
 	struct check_scenario_list list;   /* those that were selected */
@@ -54,6 +52,13 @@ static double now(void)
 	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
+static const struct check_device *device_of(const struct check_options *opt)
+{
+	const struct check_device *device = opt->device ? check_device_find(opt->device) : NULL;
+
+	return device ? device : &check_device_block;
+}
+
 /* ---- Which scenarios ------------------------------------------------------------------------- */
 
 static bool selected(const struct check_options *opt, const struct check_scenario *s)
@@ -64,7 +69,7 @@ static bool selected(const struct check_options *opt, const struct check_scenari
 static int select_scenarios(const struct check_options *opt, struct check_scenario_list *list)
 {
 	unsigned int i, n = 0;
-	int ret = check_scenario_generate(opt->seed, list);
+	int ret = check_scenario_generate(device_of(opt), opt->seed, list);
 
 	if (ret < 0)
 		return ret;
@@ -75,18 +80,18 @@ static int select_scenarios(const struct check_options *opt, struct check_scenar
 	return 0;
 }
 
-static void list_axes(enum check_family family, FILE *out)
+static void list_axes(const struct check_device *device, enum check_family family, FILE *out)
 {
 	unsigned int axis, i;
 
 	fprintf(out, "%s:\n", check_family_name(family));
 	for (axis = 0; axis < AXES; axis++) {
-		if (!check_family_varies(family, axis))
+		if (!check_family_varies(device, family, axis))
 			continue;
 		fprintf(out, "  %-10s ", check_axis_name(axis));
-		for (i = 0; i < check_axis_values(axis); i++)
-			if (check_family_has(family, axis, i))
-				fprintf(out, " %s", check_axis_value_name(axis, i));
+		for (i = 0; i < check_axis_values(device, axis); i++)
+			if (check_family_has(device, family, axis, i))
+				fprintf(out, " %s", check_axis_value_name(device, axis, i));
 		fputc('\n', out);
 	}
 	fputc('\n', out);
@@ -104,7 +109,8 @@ int check_list(const struct check_options *opt, FILE *out)
 	if (ret < 0)
 		return ret;
 	for (family = 0; family < FAMILIES; family++)
-		list_axes(family, out);
+		if (device_of(opt)->family_requests[family])
+			list_axes(device_of(opt), family, out);
 	for (i = 0; i < list.n; i++)
 		fprintf(out, "%s\n", list.v[i].name);
 	check_scenario_list_free(&list);
@@ -119,9 +125,10 @@ static unsigned int fill_axes(const struct check_scenario *s, struct check_axis 
 	unsigned int axis, n = 0;
 
 	for (axis = 0; axis < AXES; axis++)
-		if (check_family_varies(s->family, axis))
+		if (check_family_varies(s->device, s->family, axis))
 			axes[n++] = (struct check_axis){
-				check_axis_name(axis), check_axis_value_name(axis, s->value[axis])};
+				check_axis_name(axis),
+				check_axis_value_name(s->device, axis, s->value[axis])};
 	return n;
 }
 
@@ -146,9 +153,9 @@ static int describe_misses(struct engine *e, struct check_outcome *o)
 		e->pages[o->npages++] = (struct check_page){
 			.gpa = h->page * GUEST_PAGE,
 			.class = check_place_class(h->kind),
-			.what = check_blame_what(h, text->what, sizeof(text->what)),
+			.what = check_blame_what(e->env.device, h, text->what, sizeof(text->what)),
 			.request = check_blame_request(h, text->request, sizeof(text->request)),
-			.consequence = check_blame_consequence(h),
+			.consequence = check_blame_consequence(e->env.device, h),
 		};
 	}
 	o->pages = e->pages;
@@ -273,16 +280,20 @@ static int run_all(struct engine *e)
 static int open_engine(struct engine *e)
 {
 	const struct check_options *opt = e->opt;
+	const struct check_device *device = device_of(opt);
 	int ret = check_target_open(&e->target, opt), memory = check_guest_create(&e->guest);
 
 	e->env = (struct check_scenario_env){.target = &e->target,
-					     .disk = &e->disk,
+					     .device = device,
+					     .state = calloc(1, device->state_size),
 					     .guest = &e->guest,
 					     .seed = opt->seed,
 					     .time_ms = opt->time_ms,
 					     .keep = opt->keep};
 	if (ret < 0 || memory < 0)
 		return ret < 0 ? ret : memory;
+	if (!e->env.state)
+		return silt_err_sys(ENOMEM, "cannot begin");
 	ret = opt->keep ? check_keep_probe() : 0;
 	if (ret < 0)
 		return ret;
@@ -312,7 +323,9 @@ static void close_engine(struct engine *e)
 	check_scenario_list_free(&e->list);
 	check_hostile_list_free(&e->hostile);
 	check_guest_destroy(&e->guest);
-	free(e->disk.known);
+	if (e->env.state)
+		e->env.device->close(e->env.state);
+	free(e->env.state);
 	check_target_close(&e->target);
 	if (e->env.trace)
 		fclose(e->env.trace);
@@ -323,14 +336,13 @@ static void report_start(struct engine *e)
 	char target[1024];
 	struct check_backend_info info = {
 		.target = target,
-		.device = "block",
+		.device = e->env.device->name,
 		.features = e->applies.features,
 		.protocol_features = e->applies.protocol,
 		.queues = e->applies.queues,
-		.capacity = e->disk.capacity,
-		.read_only = e->applies.features >> VIRTIO_BLK_F_RO & 1,
 	};
 
+	e->env.device->describe(e->env.state, &info);
 	check_target_describe(&e->target, target, sizeof(target));
 	if (e->reporter->start)
 		e->reporter->start(e->reporter->arg, e->opt, &info, e->list.n + e->hostile.n);

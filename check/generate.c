@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "check/axes.h"
+#include "check/device.h"
 #include "check/random.h"
 
 #define UNSET	   0xff
@@ -18,115 +18,95 @@ static const uint8_t bound_axes[] = {AXIS_QSIZE,    AXIS_EVENT_IDX, AXIS_RING,	A
 
 #define NBOUND (sizeof(bound_axes) / sizeof(bound_axes[0]))
 
-/* One value on one axis. */
-struct choice {
-	uint8_t axis;
-	uint8_t value;
-};
-
 /*
- * Mixtures that no run may be without: each shows a kind of mistake that other scenarios hide. An
- * entry ends with its first choice that is no choice (axis AXES); what is not chosen is usual.
+ * Mixtures that no run may be without, whatever the device: each shows a kind of mistake that other
+ * scenarios hide. What is not chosen is usual.
  */
-#define END             \
-	{               \
-		AXES, 0 \
-	}
-
-static const struct choice snapshots[][7] = {
-	{{AXIS_POSITION, POSITION_STRADDLE}, END},
+static const struct check_choice snapshots[][CHECK_CHOICES] = {
+	{{AXIS_POSITION, POSITION_STRADDLE}, CHECK_CHOICES_END},
 	/* Used entries, the index, the event field: each the only thing that has to be in a log. */
 	{{AXIS_RING, RING_INDEX},
 	 {AXIS_QSIZE, QSIZE_8},
 	 {AXIS_REPLACE, REPLACE_BETWEEN},
 	 {AXIS_INDEX, INDEX_WRAP},
 	 {AXIS_STATUS, STATUS_ALONE},
-	 END},
+	 CHECK_CHOICES_END},
 	{{AXIS_RING, RING_INDEX},
 	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
 	 {AXIS_REPLACE, REPLACE_BETWEEN},
-	 END},
+	 CHECK_CHOICES_END},
 	{{AXIS_RING, RING_EVENT},
 	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
 	 {AXIS_REPLACE, REPLACE_BETWEEN},
 	 {AXIS_INDEX, INDEX_WRAP},
-	 END},
+	 CHECK_CHOICES_END},
 	{{AXIS_RING, RING_STRADDLE},
 	 {AXIS_RING_LOG, RING_LOG_ELSEWHERE},
 	 {AXIS_LOG_OFFSET, LOG_OFFSET_PAGE},
 	 {AXIS_QSIZE, QSIZE_8},
-	 END},
-	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_SHAPE, SHAPE_INDIRECT}, END},
-	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_SHAPE, SHAPE_MANY}, END},
-	{{AXIS_POSITION, POSITION_LAST}, {AXIS_STATUS, STATUS_ALONE}, END},
-	{{AXIS_POSITION, POSITION_REGIONS}, {AXIS_STATUS, STATUS_ALONE}, END},
-	{{AXIS_POSITION, POSITION_HIGH}, {AXIS_REPLACE, REPLACE_DURING}, END},
+	 CHECK_CHOICES_END},
+	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_SHAPE, SHAPE_INDIRECT}, CHECK_CHOICES_END},
+	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_SHAPE, SHAPE_MANY}, CHECK_CHOICES_END},
+	{{AXIS_POSITION, POSITION_LAST}, {AXIS_STATUS, STATUS_ALONE}, CHECK_CHOICES_END},
+	{{AXIS_POSITION, POSITION_REGIONS}, {AXIS_STATUS, STATUS_ALONE}, CHECK_CHOICES_END},
+	{{AXIS_POSITION, POSITION_HIGH}, {AXIS_REPLACE, REPLACE_DURING}, CHECK_CHOICES_END},
 	{{AXIS_POSITION, POSITION_STRADDLE},
 	 {AXIS_LOGGING, LOGGING_TOGGLE},
 	 {AXIS_REPLACE, REPLACE_DURING},
-	 END},
-	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_LOGGING, LOGGING_LATE}, END},
-	{{AXIS_LOGGING, LOGGING_LATE}, {AXIS_REPLACE, REPLACE_BETWEEN}, END},
+	 CHECK_CHOICES_END},
+	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_LOGGING, LOGGING_LATE}, CHECK_CHOICES_END},
+	{{AXIS_LOGGING, LOGGING_LATE}, {AXIS_REPLACE, REPLACE_BETWEEN}, CHECK_CHOICES_END},
 	{{AXIS_LOGGING, LOGGING_LATE},
 	 {AXIS_REPLACE, REPLACE_BETWEEN},
 	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
-	 END},
-	{{AXIS_POSITION, POSITION_HIGH}, {AXIS_SLOTS, SLOTS_ADDED}, END},
-	{{AXIS_POSITION, POSITION_HIGH}, {AXIS_SLOTS, SLOTS_CYCLED}, END},
-	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_QUEUES, QUEUES_2}, END},
-	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_LAST, LAST_UNWAITED}, END},
-	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_DESCS, DESCS_REWRITTEN}, END},
+	 CHECK_CHOICES_END},
+	{{AXIS_POSITION, POSITION_HIGH}, {AXIS_SLOTS, SLOTS_ADDED}, CHECK_CHOICES_END},
+	{{AXIS_POSITION, POSITION_HIGH}, {AXIS_SLOTS, SLOTS_CYCLED}, CHECK_CHOICES_END},
+	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_QUEUES, QUEUES_2}, CHECK_CHOICES_END},
+	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_LAST, LAST_UNWAITED}, CHECK_CHOICES_END},
+	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_DESCS, DESCS_REWRITTEN}, CHECK_CHOICES_END},
 	{{AXIS_POSITION, POSITION_STRADDLE},
 	 {AXIS_SHAPE, SHAPE_INDIRECT},
 	 {AXIS_DESCS, DESCS_REWRITTEN},
-	 END},
-	{{AXIS_REQUEST, REQUEST_GET_ID}, {AXIS_STATUS, STATUS_ALONE}, END},
-	{{AXIS_REQUEST, REQUEST_BEYOND}, {AXIS_STATUS, STATUS_ALONE}, END},
-	{{AXIS_REQUEST, REQUEST_UNSUPPORTED}, {AXIS_STATUS, STATUS_ALONE}, END},
-	{{AXIS_REQUEST, REQUEST_FLUSH}, {AXIS_POSITION, POSITION_LAST}, END},
+	 CHECK_CHOICES_END},
 };
 
 /* For backends of one queue, too. */
-static const struct choice shadows[][7] = {
-	{END},
+static const struct check_choice shadows[][CHECK_CHOICES] = {
+	{CHECK_CHOICES_END},
 	{{AXIS_COLLECT, COLLECT_FRESH},
 	 {AXIS_SIZE, SIZE_SMALL},
 	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
-	 END},
-	{{AXIS_LOGGING, LOGGING_TOGGLE},
-	 {AXIS_STOP, STOP_RESUMED},
-	 {AXIS_SIZE, SIZE_VARIED},
-	 {AXIS_REQUEST, REQUEST_MIXED},
-	 END},
-	{{AXIS_QUEUES, QUEUES_2}, {AXIS_SIZE, SIZE_SMALL}, END},
+	 CHECK_CHOICES_END},
+	{{AXIS_QUEUES, QUEUES_2}, {AXIS_SIZE, SIZE_SMALL}, CHECK_CHOICES_END},
 };
 
-static const struct choice migrations[][7] = {
-	{{AXIS_STEPS, STEPS_GROW}, END},
-	{{AXIS_STEPS, STEPS_GROW}, {AXIS_REPLACE, REPLACE_DURING}, END},
-	{{AXIS_STEPS, STEPS_SHRINK}, END},
-	{{AXIS_STEPS, STEPS_ON}, {AXIS_REPLACE, REPLACE_DURING}, END},
-	{{AXIS_STEPS, STEPS_SECOND}, END},
-	{{AXIS_STEPS, STEPS_STOP_RACED}, END},
-	{{AXIS_STEPS, STEPS_RECONNECT}, END},
+static const struct check_choice migrations[][CHECK_CHOICES] = {
+	{{AXIS_STEPS, STEPS_GROW}, CHECK_CHOICES_END},
+	{{AXIS_STEPS, STEPS_GROW}, {AXIS_REPLACE, REPLACE_DURING}, CHECK_CHOICES_END},
+	{{AXIS_STEPS, STEPS_SHRINK}, CHECK_CHOICES_END},
+	{{AXIS_STEPS, STEPS_ON}, {AXIS_REPLACE, REPLACE_DURING}, CHECK_CHOICES_END},
+	{{AXIS_STEPS, STEPS_SECOND}, CHECK_CHOICES_END},
+	{{AXIS_STEPS, STEPS_STOP_RACED}, CHECK_CHOICES_END},
+	{{AXIS_STEPS, STEPS_RECONNECT}, CHECK_CHOICES_END},
 };
 
 /* The used index is the only thing on its page, so nothing but its own mark can stand for it. */
-static const struct choice restarts[][7] = {
-	{{AXIS_KILL, KILL_BUSY}, END},
-	{{AXIS_KILL, KILL_USED}, {AXIS_RING, RING_INDEX}, END},
-	{{AXIS_KILL, KILL_USED}, {AXIS_RING, RING_INDEX}, {AXIS_EVENT_IDX, EVENT_IDX_ON}, END},
+static const struct check_choice restarts[][CHECK_CHOICES] = {
+	{{AXIS_KILL, KILL_BUSY}, CHECK_CHOICES_END},
+	{{AXIS_KILL, KILL_USED}, {AXIS_RING, RING_INDEX}, CHECK_CHOICES_END},
+	{{AXIS_KILL, KILL_USED},
+	 {AXIS_RING, RING_INDEX},
+	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
+	 CHECK_CHOICES_END},
 };
 
-static const struct choice aimed[][7] = {
-	{{AXIS_RING, RING_INDEX}, END},
-	{{AXIS_RING, RING_EVENT}, END},
+static const struct check_choice aimed[][CHECK_CHOICES] = {
+	{{AXIS_RING, RING_INDEX}, CHECK_CHOICES_END},
+	{{AXIS_RING, RING_EVENT}, CHECK_CHOICES_END},
 };
 
-static const struct {
-	const struct choice (*v)[7];
-	unsigned int n;
-} worth[FAMILIES] = {
+static const struct check_worth worth[FAMILIES] = {
 	[FAMILY_SNAPSHOT] = {snapshots, sizeof(snapshots) / sizeof(snapshots[0])},
 	[FAMILY_MIGRATION] = {migrations, sizeof(migrations) / sizeof(migrations[0])},
 	[FAMILY_SHADOW] = {shadows, sizeof(shadows) / sizeof(shadows[0])},
@@ -135,6 +115,7 @@ static const struct {
 };
 
 struct generator {
+	const struct check_device *device;
 	enum check_family family;
 	struct check_scenario_list list;
 	unsigned int capacity;
@@ -148,7 +129,7 @@ struct generator {
 
 static bool allowed(const struct generator *g, unsigned int axis, unsigned int value)
 {
-	return check_family_has(g->family, axis, value) &&
+	return check_family_has(g->device, g->family, axis, value) &&
 	       (axis != AXIS_REQUEST || value < g->requests) &&
 	       (axis != AXIS_QUEUES || value < g->queues);
 }
@@ -162,7 +143,7 @@ static bool complete(const struct generator *g, struct check_scenario *s, unsign
 		i++;
 	if (i == NBOUND)
 		return check_scenario_valid(s);
-	for (v = 0; v < check_axis_values(bound_axes[i]); v++) {
+	for (v = 0; v < check_axis_values(g->device, bound_axes[i]); v++) {
 		s->value[bound_axes[i]] = v;
 		if (allowed(g, bound_axes[i], v) && complete(g, s, i + 1))
 			return true;
@@ -178,27 +159,31 @@ static bool completable(const struct generator *g, const struct check_scenario *
 	return complete(g, &copy, 0);
 }
 
-static void make_usual(enum check_family family, struct check_scenario *s)
+static void make_usual(const struct check_device *device, enum check_family family,
+		       struct check_scenario *s)
 {
 	unsigned int axis;
 
-	*s = (struct check_scenario){.family = family};
+	*s = (struct check_scenario){.device = device, .family = family};
 	for (axis = 0; axis < AXES; axis++)
-		s->value[axis] = check_family_usual(family, axis);
+		s->value[axis] = check_family_usual(device, family, axis);
 }
 
-bool check_scenario_pair(enum check_family family, enum check_axis_id axis_a, unsigned int a,
-			 enum check_axis_id axis_b, unsigned int b, struct check_scenario *out)
+bool check_scenario_pair(const struct check_device *device, enum check_family family,
+			 enum check_axis_id axis_a, unsigned int a, enum check_axis_id axis_b,
+			 unsigned int b, struct check_scenario *out)
 {
-	struct generator all = {.family = family,
-				.requests = check_axis_values(AXIS_REQUEST),
-				.queues = check_axis_values(AXIS_QUEUES)};
+	struct generator all = {.device = device,
+				.family = family,
+				.requests = check_axis_values(device, AXIS_REQUEST),
+				.queues = check_axis_values(device, AXIS_QUEUES)};
 	struct check_scenario s;
 	unsigned int i;
 
-	if (!check_family_has(family, axis_a, a) || !check_family_has(family, axis_b, b))
+	if (!check_family_has(device, family, axis_a, a) ||
+	    !check_family_has(device, family, axis_b, b))
 		return false;
-	make_usual(family, &s);
+	make_usual(device, family, &s);
 	for (i = 0; i < NBOUND; i++)
 		s.value[bound_axes[i]] = UNSET;
 	s.value[axis_a] = a;
@@ -222,9 +207,10 @@ static void mark_impossible(struct generator *g)
 
 	for (a = 0; a < AXES; a++)
 		for (b = a + 1; b < AXES; b++)
-			for (i = 0; i < check_axis_values(a); i++)
-				for (j = 0; j < check_axis_values(b); j++)
-					if (!check_scenario_pair(g->family, a, i, b, j, NULL))
+			for (i = 0; i < check_axis_values(g->device, a); i++)
+				for (j = 0; j < check_axis_values(g->device, b); j++)
+					if (!check_scenario_pair(g->device, g->family, a, i, b, j,
+								 NULL))
 						g->pair[a][i][b][j] = 2;
 }
 
@@ -263,7 +249,8 @@ static int append(struct generator *g, const struct check_scenario *s)
 /* Choose the value of one unset axis: the one that covers most, ties at random. */
 static unsigned int choose(struct generator *g, struct check_scenario *s, unsigned int axis)
 {
-	unsigned int n = check_axis_values(axis), first = check_random_below(&g->random, n);
+	unsigned int n = check_axis_values(g->device, axis),
+		     first = check_random_below(&g->random, n);
 	unsigned int i, v, best = UNSET, best_gain = 0, this_gain;
 
 	for (i = 0; i < n; i++) {
@@ -310,6 +297,7 @@ static int cover_pair(struct generator *g, unsigned int a, unsigned int i, unsig
 
 	for (c = 0; c < CANDIDATES; c++) {
 		memset(s.value, UNSET, sizeof(s.value));
+		s.device = g->device;
 		s.family = g->family;
 		s.quick = false;
 		s.value[a] = i;
@@ -335,27 +323,39 @@ static int cover(struct generator *g, unsigned int requests, unsigned int queues
 	g->queues = queues;
 	for (a = 0; a < AXES; a++)
 		for (b = a + 1; b < AXES; b++)
-			for (i = 0; i < check_axis_values(a); i++)
-				for (j = 0; j < check_axis_values(b) && !ret; j++)
+			for (i = 0; i < check_axis_values(g->device, a); i++)
+				for (j = 0; j < check_axis_values(g->device, b) && !ret; j++)
 					if (allowed(g, a, i) && allowed(g, b, j) &&
 					    !g->pair[a][i][b][j])
 						ret = cover_pair(g, a, i, b, j);
 	return ret;
 }
 
-static int append_worth(struct generator *g)
+/* Some are not for every device. */
+static bool makes_sense(const struct generator *g, const struct check_scenario *s)
 {
-	const struct choice *c;
+	unsigned int axis;
+
+	for (axis = 0; axis < AXES; axis++)
+		if (!allowed(g, axis, s->value[axis]))
+			return false;
+	return check_scenario_valid(s);
+}
+
+static int append_worth(struct generator *g, const struct check_worth *w)
+{
+	const struct check_choice *c;
 	struct check_scenario s;
 	unsigned int i;
 	int ret = 0;
 
-	for (i = 0; i < worth[g->family].n && !ret; i++) {
-		make_usual(g->family, &s);
+	for (i = 0; i < w->n && !ret; i++) {
+		make_usual(g->device, g->family, &s);
 		s.quick = true;
-		for (c = worth[g->family].v[i]; c->axis != AXES; c++)
+		for (c = w->v[i]; c->axis != AXES; c++)
 			s.value[c->axis] = c->value;
-		ret = append(g, &s);
+		if (makes_sense(g, &s))
+			ret = append(g, &s);
 	}
 	return ret;
 }
@@ -405,23 +405,29 @@ static int generate_family(struct generator *g, enum check_family family)
 	g->family = family;
 	memset(g->pair, 0, sizeof(g->pair));
 	mark_impossible(g);
-	ret = append_worth(g);
+	g->requests = check_axis_values(g->device, AXIS_REQUEST);
+	g->queues = check_axis_values(g->device, AXIS_QUEUES);
+	ret = append_worth(g, &worth[family]);
+	if (!ret)
+		ret = append_worth(g, &g->device->worth[family]);
 	/*
 	 * First everything that reads on one queue can cover, then on several, so that a backend
 	 * that has one queue, or on which nothing may be written, misses no pair of the other axes.
 	 */
 	if (!ret)
-		ret = cover(g, REQUEST_WRITE, QUEUES_2);
+		ret = cover(g, g->device->nharmless, QUEUES_2);
 	if (!ret)
-		ret = cover(g, REQUEST_WRITE, check_axis_values(AXIS_QUEUES));
+		ret = cover(g, g->device->nharmless, check_axis_values(g->device, AXIS_QUEUES));
 	if (!ret)
-		ret = cover(g, check_axis_values(AXIS_REQUEST), check_axis_values(AXIS_QUEUES));
+		ret = cover(g, check_axis_values(g->device, AXIS_REQUEST),
+			    check_axis_values(g->device, AXIS_QUEUES));
 	if (!ret)
 		choose_quick(&g->list, first);
 	return ret;
 }
 
-int check_scenario_generate(uint64_t seed, struct check_scenario_list *list)
+int check_scenario_generate(const struct check_device *device, uint64_t seed,
+			    struct check_scenario_list *list)
 {
 	struct generator *g = calloc(1, sizeof(*g));
 	unsigned int family;
@@ -430,9 +436,11 @@ int check_scenario_generate(uint64_t seed, struct check_scenario_list *list)
 	memset(list, 0, sizeof(*list));
 	if (!g)
 		return silt_err_sys(ENOMEM, "cannot list the scenarios");
+	g->device = device;
 	g->random = check_random_named(seed, "scenarios");
 	for (family = 0; family < FAMILIES && !ret; family++)
-		ret = generate_family(g, family);
+		if (device->family_requests[family])
+			ret = generate_family(g, family);
 	*list = g->list;
 	free(g);
 	if (ret < 0)

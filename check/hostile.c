@@ -13,6 +13,7 @@
 #include <silt/error.h>
 
 #include "base/err.h"
+#include "check/blk.h"
 #include "check/hostile_rig.h"
 #include "check/target_process.h"
 
@@ -74,16 +75,16 @@ static void settle(struct check_hostile *h)
 static int prove(struct check_hostile *h, struct check_session *s)
 {
 	static const struct check_scenario usual;
-	struct check_blk_builder builder = {.scenario = &usual,
-					    .disk = h->env->disk,
-					    .guest = h->env->guest,
-					    .places = s->places,
-					    .random = h->random};
+	struct check_builder builder = {.scenario = &usual,
+					.state = h->env->state,
+					.guest = h->env->guest,
+					.places = s->places,
+					.random = h->random};
 	struct check_blk_request r;
-	char why[BLK_WRONG_LEN];
+	char why[CHECK_WRONG_LEN];
 	int ret;
 
-	s->features = (check_blk_features() | UINT64_C(1) << VIRTIO_F_VERSION_1 |
+	s->features = (check_device_block.features | UINT64_C(1) << VIRTIO_F_VERSION_1 |
 		       SILT_VHOST_F_PROTOCOL_FEATURES) &
 		      s->offered;
 	ret = check_session_make_rings(s, &usual);
@@ -91,15 +92,16 @@ static int prove(struct check_hostile *h, struct check_session *s)
 		ret = check_session_set_up(s, true);
 	if (ret == 0)
 		ret = check_session_start(s);
-	if (ret == 0 && check_blk_build_read(&builder, h->env->disk->reads.start / BLK_SECTOR,
-					     PROOF_LEN, &r) < 0)
+	if (ret == 0 &&
+	    check_blk_build_read(&builder, check_blk_disk_of(h->env)->reads.start / BLK_SECTOR,
+				 PROOF_LEN, &r) < 0)
 		ret = check_session_error(s, "%s", silt_errmsg());
 	if (ret == 0)
-		ret = check_session_add(s, &r);
+		ret = check_session_add(s, &r.base);
 	check_session_kick(s);
 	if (ret == 0)
 		ret = check_session_wait(s);
-	if (ret == 0 && !check_blk_verify(h->env->disk, h->env->guest, &r, why))
+	if (ret == 0 && !check_blk_verify(h->env->state, h->env->guest, &r.base, why))
 		ret = check_session_error(s, "%s", why);
 	return ret < 0 ? ret : check_session_stop(s);
 }

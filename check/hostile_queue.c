@@ -5,6 +5,7 @@
 
 #include <silt/access.h>
 
+#include "check/blk.h"
 #include "check/hostile_rig.h"
 #include "check/target_process.h"
 
@@ -44,7 +45,8 @@ void check_hostile_kick(struct check_hostile *h)
 static void fill_header(struct check_hostile *h, unsigned int i)
 {
 	const struct virtio_blk_outhdr hdr = {.type = VIRTIO_BLK_T_IN,
-					      .sector = h->env->disk->reads.start / BLK_SECTOR};
+					      .sector = check_blk_disk_of(h->env)->reads.start /
+							BLK_SECTOR};
 
 	silt_access_copy(check_guest_mem(&h->world.guest, h->header + i * sizeof(hdr)), &hdr,
 			 sizeof(hdr));

@@ -5,6 +5,7 @@
 #include <silt/error.h>
 
 #include "base/err.h"
+#include "check/blk.h"
 #include "check/hostile_rig.h"
 
 /*
@@ -64,7 +65,8 @@ static void flip_sector(struct check_hostile *h, unsigned int i, bool bad)
 {
 	struct virtio_blk_outhdr *hdr = check_guest_mem(&h->world.guest, h->header);
 
-	store64(&hdr[i].sector, bad ? UINT64_C(1) << 60 : h->env->disk->reads.start / BLK_SECTOR);
+	store64(&hdr[i].sector,
+		bad ? UINT64_C(1) << 60 : check_blk_disk_of(h->env)->reads.start / BLK_SECTOR);
 }
 
 /* One field of request @i, for the worse or back. */

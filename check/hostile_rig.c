@@ -84,7 +84,7 @@ static int make_ready(struct check_hostile *h)
 	struct check_session *s = &h->session;
 	int ret;
 
-	s->features = (check_blk_features() | BIT(VIRTIO_F_VERSION_1) |
+	s->features = (check_device_block.features | BIT(VIRTIO_F_VERSION_1) |
 		       BIT(VIRTIO_RING_F_INDIRECT_DESC) | SILT_VHOST_F_PROTOCOL_FEATURES) &
 		      s->offered;
 	ret = check_session_make_rings(s, &usual);

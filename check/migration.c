@@ -174,7 +174,7 @@ static void *race_main(void *arg)
 	unsigned int i;
 
 	for (i = r->first; i < r->end && !r->ret; i++) {
-		r->ret = check_session_add(&r->run->session, &r->run->requests[i]);
+		r->ret = check_session_add(&r->run->session, check_trial_request(r->run, i));
 		check_session_kick(&r->run->session);
 		__atomic_add_fetch(&r->added, 1, __ATOMIC_RELEASE);
 	}

@@ -6,7 +6,7 @@
 
 #include "check/check.h"
 
-struct check_blk_request;
+struct check_request;
 
 /* What lies at a place in guest memory. */
 enum check_place_kind {
@@ -28,8 +28,8 @@ struct check_place {
 	uint64_t len;
 	enum check_place_kind kind;
 	unsigned int queue;
-	const struct check_blk_request *request; /* NULL for parts of a ring */
-	uint64_t offset;			 /* of this piece in the request's buffer */
+	const struct check_request *request; /* NULL for parts of a ring */
+	uint64_t offset;		     /* of this piece in the request's buffer */
 };
 
 /* All places of one scenario, in the order of addresses once they are sorted. */

@@ -216,7 +216,7 @@ static bool anything_done(const struct restart *r, unsigned int first)
 	unsigned int i;
 
 	for (i = first; i < r->run->nrequests; i++)
-		if (r->run->requests[i].done)
+		if (check_trial_request(r->run, i)->done)
 			return true;
 	return false;
 }
@@ -230,10 +230,12 @@ static int watch_used(struct restart *r, unsigned int first)
 
 	while (ret == 0 && !anything_done(r, first) && !killed(r)) {
 		if (r->run->env->target->ended)
-			return check_session_failed(s, -ECONNRESET, r->run->requests[first].text);
+			return check_session_failed(s, -ECONNRESET,
+						    check_trial_request(r->run, first)->text);
 		if (check_process_now_ms() > deadline)
 			return check_session_error(s, "no completion within %d ms for %s",
-						   s->timeout_ms, r->run->requests[first].text);
+						   s->timeout_ms,
+						   check_trial_request(r->run, first)->text);
 		ret = check_session_collect(s);
 	}
 	return ret;

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/virtio_blk.h>
 #include <linux/virtio_config.h>
 #include <linux/virtio_ring.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <silt/bitmap.h>
 #include <silt/error.h>
@@ -25,7 +22,7 @@ int check_trial_create(struct check_trial *run, const struct check_scenario_env 
 	memset(run, 0, sizeof(*run));
 	run->env = env;
 	run->compare = calloc(1, sizeof(*run->compare));
-	run->requests = calloc(SCENARIO_MAX_REQUESTS, sizeof(*run->requests));
+	run->requests = calloc(SCENARIO_MAX_REQUESTS, env->device->request_size);
 	if (!run->compare || !run->requests)
 		return silt_err_sys(ENOMEM, "cannot prepare the scenarios");
 	ret = check_compare_create(run->compare, env->guest, &run->places);
@@ -163,7 +160,8 @@ static int build(struct check_trial *run, unsigned int n)
 	for (i = first; i < first + n * queues; i++, run->nrequests++) {
 		if (i == SCENARIO_MAX_REQUESTS)
 			return check_session_error(&run->session, "more than %u requests", i);
-		if (check_blk_build(&run->builder, i % queues, &run->requests[i]) < 0)
+		if (run->env->device->build(&run->builder, i % queues,
+					    check_trial_request(run, i)) < 0)
 			return check_trial_internal(run);
 	}
 	return 0;
@@ -175,7 +173,7 @@ int check_trial_submit(struct check_trial *run, unsigned int first, unsigned int
 	int ret = 0;
 
 	for (i = first; i < end && !ret; i++)
-		ret = check_session_add(&run->session, &run->requests[i]);
+		ret = check_session_add(&run->session, check_trial_request(run, i));
 	check_session_kick(&run->session);
 	return ret;
 }
@@ -191,7 +189,7 @@ static void own_requests(struct check_trial *run, unsigned int first)
 	for (i = 0; i < run->places.n; i++) {
 		const struct check_place *p = &run->places.v[i];
 
-		if (p->request && p->request >= run->requests + first)
+		if (p->request && p->request >= check_trial_request(run, first))
 			check_guest_own_write(run->env->guest, p->gpa, p->len);
 	}
 }
@@ -206,12 +204,10 @@ int check_trial_prepare(struct check_trial *run, unsigned int n, unsigned int *f
 	return ret;
 }
 
-void check_trial_drop_cache(const struct check_trial *run)
+void check_trial_slow_down(const struct check_trial *run)
 {
-	int image = run->env->disk->image;
-
-	if (image >= 0 && !fdatasync(image))
-		posix_fadvise(image, 0, 0, POSIX_FADV_DONTNEED);
+	if (run->env->device->slow_down)
+		run->env->device->slow_down(run->env->state);
 }
 
 void check_trial_spin_us(uint64_t us)
@@ -231,7 +227,7 @@ int check_trial_keep_busy(struct check_trial *run, unsigned int n)
 	unsigned int first;
 	int ret;
 
-	check_trial_drop_cache(run);
+	check_trial_slow_down(run);
 	run->builder.large = true;
 	ret = check_trial_prepare(run, n, &first);
 	run->builder.large = large;
@@ -253,8 +249,8 @@ int check_trial_work(struct check_trial *run, unsigned int n)
 
 static uint64_t wanted_features(const struct check_trial *run)
 {
-	uint64_t features =
-		check_blk_features() | BIT(VIRTIO_F_VERSION_1) | SILT_VHOST_F_PROTOCOL_FEATURES;
+	uint64_t features = run->env->device->features | BIT(VIRTIO_F_VERSION_1) |
+			    SILT_VHOST_F_PROTOCOL_FEATURES;
 
 	if (check_trial_value(run, AXIS_EVENT_IDX) == EVENT_IDX_ON)
 		features |= BIT(VIRTIO_RING_F_EVENT_IDX);
@@ -265,15 +261,15 @@ static uint64_t wanted_features(const struct check_trial *run)
 
 static void prepare_builder(struct check_trial *run, const struct check_random *random)
 {
-	run->builder = (struct check_blk_builder){
+	run->builder = (struct check_builder){
 		.scenario = run->scenario,
-		.disk = run->env->disk,
+		.state = run->env->state,
 		.guest = run->env->guest,
 		.places = &run->places,
 		.random = *random,
-		.may_write = run->env->may_write,
-		.may_flush = run->session.features >> VIRTIO_BLK_F_FLUSH & 1,
+		.max_segs = CHECK_MAX_SEGS,
 	};
+	run->env->device->begin(&run->builder, run->session.features);
 }
 
 static void describe_rings(struct check_trial *run)
@@ -312,16 +308,21 @@ static int run_connected(struct check_trial *run, const struct check_random *ran
 	return families[run->scenario->family](run);
 }
 
+void check_trial_verify(struct check_trial *run, const struct check_request *r)
+{
+	char why[CHECK_WRONG_LEN];
+
+	if (r->done && !run->env->device->verify(run->env->state, run->env->guest, r, why))
+		check_session_wrong(&run->session, "%s", why);
+}
+
 static void verify_answers(struct check_trial *run)
 {
 	const struct check_hit *stray = &run->compare->stray;
-	char why[BLK_WRONG_LEN];
 	unsigned int i;
 
 	for (i = 0; i < run->nrequests; i++)
-		if (run->requests[i].done &&
-		    !check_blk_verify(run->env->disk, run->env->guest, &run->requests[i], why))
-			check_session_wrong(&run->session, "%s", why);
+		check_trial_verify(run, check_trial_request(run, i));
 	if (run->compare->has_stray)
 		check_session_wrong(
 			&run->session,

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "check/axes.h"
-#include "check/blk.h"
 #include "check/compare.h"
+#include "check/device.h"
 #include "check/harvester.h"
 #include "check/session.h"
 #include "check/target.h"
@@ -17,12 +17,12 @@
 /* What all scenarios of a run share. */
 struct check_scenario_env {
 	struct check_target *target;
-	struct check_blk_disk *disk;
+	const struct check_device *device;
+	void *state; /* the device's own */
 	struct check_guest *guest;
 	FILE *trace;
 	uint64_t seed;
 	unsigned int time_ms; /* how long requests run in shadow mode */
-	bool may_write;	      /* requests that change the disk */
 	bool keep;	      /* keep logs and memory where a page was missed */
 };
 
@@ -33,8 +33,8 @@ struct check_trial {
 	struct check_session session;
 	struct check_places places;
 	struct check_compare *compare;
-	struct check_blk_builder builder;
-	struct check_blk_request *requests; /* of SCENARIO_MAX_REQUESTS */
+	struct check_builder builder;
+	void *requests; /* SCENARIO_MAX_REQUESTS of the device's */
 	unsigned int nrequests;
 	struct check_session_log logs[SCENARIO_MAX_LOGS]; /* the last one is in use */
 	unsigned int nlogs;
@@ -63,6 +63,12 @@ void check_trial_run(struct check_trial *run, const struct check_scenario *scena
 static inline unsigned int check_trial_value(const struct check_trial *run, enum check_axis_id axis)
 {
 	return run->scenario->value[axis];
+}
+
+static inline struct check_request *check_trial_request(const struct check_trial *run,
+							unsigned int i)
+{
+	return (struct check_request *)((char *)run->requests + i * run->env->device->request_size);
 }
 
 /* Something of our own failed; silt_errmsg() says what. */
@@ -105,14 +111,17 @@ int check_trial_prepare(struct check_trial *run, unsigned int n, unsigned int *f
 /* Make run->requests[first .. end) available, and kick. */
 int check_trial_submit(struct check_trial *run, unsigned int first, unsigned int end);
 
-/* What is cached is read at once: make a disk of ours a little slower for a while. */
-void check_trial_drop_cache(const struct check_trial *run);
+/* Make the device a little slower for a while, where that can be done. */
+void check_trial_slow_down(const struct check_trial *run);
 
 /* Let a short time pass without giving up the CPU. */
 void check_trial_spin_us(uint64_t us);
 
 /* Prepare and submit @n requests for each queue, which take the disk a while. */
 int check_trial_keep_busy(struct check_trial *run, unsigned int n);
+
+/* If the request was finished, is the answer right? A wrong one is left in the session. */
+void check_trial_verify(struct check_trial *run, const struct check_request *r);
 
 /* @n requests for each queue, awaited. */
 int check_trial_work(struct check_trial *run, unsigned int n);

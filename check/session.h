@@ -10,7 +10,7 @@
 #include <silt/virtq.h>
 
 #include "check/axes.h"
-#include "check/blk.h"
+#include "check/device.h"
 #include "check/guest.h"
 #include "check/places.h"
 #include "check/target.h"
@@ -45,9 +45,9 @@ struct check_session_queue {
 	int kick, call, err;
 	struct silt_driver *driver;
 	/* The request whose used entry is in each slot, and the last one that was collected. */
-	struct check_blk_request *slot[SESSION_MAX_NUM];
-	struct check_blk_request *last;
-	struct check_blk_request *flying; /* the one that is waited for longest, for messages */
+	struct check_request *slot[SESSION_MAX_NUM];
+	struct check_request *last;
+	struct check_request *flying; /* the one that is waited for longest, for messages */
 };
 
 struct check_session {
@@ -68,8 +68,8 @@ struct check_session {
 	bool log_ring;	 /* and used rings */
 	bool never_idle; /* the device does not ask for kicks */
 	char error[SESSION_ERROR_LEN];
-	char wrong[BLK_WRONG_LEN]; /* the first wrong answer that did not break the session, or ""
-				    */
+	char wrong[CHECK_WRONG_LEN]; /* the first wrong answer that did not break the session, or ""
+				      */
 };
 
 /*
@@ -133,13 +133,13 @@ int check_session_set_log(struct check_session *s, const struct check_session_lo
 int check_session_barrier(struct check_session *s);
 
 /* Make a request available. Waits for others if the ring is full. */
-int check_session_add(struct check_session *s, struct check_blk_request *r);
+int check_session_add(struct check_session *s, struct check_request *r);
 
 /*
  * As a hostile guest does: make the descriptors of data buffers point at their decoys, whether or
  * not the device has read them.
  */
-void check_session_rewrite(struct check_session *s, const struct check_blk_request *r);
+void check_session_rewrite(struct check_session *s, const struct check_request *r);
 
 /* Kick all queues, whether or not they asked for it. */
 void check_session_kick(struct check_session *s);

@@ -43,7 +43,7 @@ static int ring_failed(struct check_session *s, unsigned int q)
 static int collect_queue(struct check_session *s, unsigned int i)
 {
 	struct check_session_queue *q = &s->queue[i];
-	struct check_blk_request *r;
+	struct check_request *r;
 	void *token;
 	uint32_t len;
 	int ret;
@@ -209,7 +209,7 @@ int check_session_wait(struct check_session *s)
 	return check_session_wait_below(s, 0);
 }
 
-static int add(struct check_session *s, struct check_blk_request *r)
+static int add(struct check_session *s, struct check_request *r)
 {
 	struct check_session_queue *q = &s->queue[r->queue];
 	void *table = r->table ? check_guest_mem(s->guest, r->table) : NULL;
@@ -229,7 +229,7 @@ static int add(struct check_session *s, struct check_blk_request *r)
 	return ret < 0 ? ret : 0;
 }
 
-int check_session_add(struct check_session *s, struct check_blk_request *r)
+int check_session_add(struct check_session *s, struct check_request *r)
 {
 	struct check_session_queue *q = &s->queue[r->queue];
 	int ret = add(s, r);
@@ -245,7 +245,7 @@ int check_session_add(struct check_session *s, struct check_blk_request *r)
 }
 
 /* Each descriptor of a request, direct or in its table. */
-static struct vring_desc *desc_of(struct check_session *s, const struct check_blk_request *r,
+static struct vring_desc *desc_of(struct check_session *s, const struct check_request *r,
 				  unsigned int i)
 {
 	const struct check_session_queue *q = &s->queue[r->queue];
@@ -259,9 +259,9 @@ static struct vring_desc *desc_of(struct check_session *s, const struct check_bl
 	return &descs[at];
 }
 
-void check_session_rewrite(struct check_session *s, const struct check_blk_request *r)
+void check_session_rewrite(struct check_session *s, const struct check_request *r)
 {
-	const struct check_blk_piece *piece;
+	const struct check_piece *piece;
 	struct vring_desc *desc;
 	unsigned int i, p;
 

@@ -26,9 +26,6 @@
 #define SLOW_EVERY_MS 10
 
 #define DEPTH_USUAL 16
-#define SMALL_TIMES 16 /* of the requests of varied sizes, the small ones are so many to one */
-#define LEN_8K	    (8u << 10)
-#define LEN_64K	    (64u << 10)
 
 struct shadow {
 	struct check_trial *run;
@@ -133,41 +130,6 @@ static int logging_off(struct shadow *s)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-static uint32_t length(const struct shadow *s, unsigned int i)
-{
-	const uint32_t block = s->run->env->disk->block;
-
-	switch (value(s, AXIS_SIZE)) {
-	case SIZE_SMALL:
-		return block;
-	case SIZE_64K:
-		return LEN_64K;
-	case SIZE_VARIED:
-		return i % SMALL_TIMES ? i % 2 ? block : LEN_8K : LEN_64K;
-	default:
-		return LEN_8K;
-	}
-}
-
-/* In a mixture each buffer of a queue may be of another direction, but keeps to it. */
-static enum check_blk_kind first_kind(const struct shadow *s, unsigned int i)
-{
-	bool writes = value(s, AXIS_REQUEST) == REQUEST_MIXED && s->run->env->may_write;
-
-	return writes && i / s->run->session.nqueues % 4 == 3 ? BLK_WRITE : BLK_READ;
-}
-
-static enum check_blk_kind next_kind(const struct shadow *s, const struct check_blk_request *r)
-{
-	if (r->kind == BLK_WRITE)
-		return BLK_WRITE;
-	/* Answers differ, so that the status byte changes. */
-	return value(s, AXIS_REQUEST) == REQUEST_MIXED &&
-			       !check_random_below(&s->run->builder.random, 4)
-		       ? BLK_BEYOND
-		       : BLK_READ;
-}
-
 /* As many buffers as memory holds, in turns for each queue, so that their pages share log bytes. */
 static int build(struct shadow *s)
 {
@@ -176,8 +138,9 @@ static int build(struct shadow *s)
 	int ret = 0;
 
 	for (i = 0; i < SCENARIO_MAX_REQUESTS; i++) {
-		ret = check_blk_build_kind(&run->builder, first_kind(s, i), length(s, i),
-					   i % queues, &run->requests[i]);
+		ret = run->env->device->build_lasting(&run->builder, i % queues, i / queues,
+						      value(s, AXIS_SIZE),
+						      check_trial_request(run, i));
 		if (ret < 0)
 			break;
 	}
@@ -197,25 +160,23 @@ static unsigned int next_idle(struct shadow *s, unsigned int q)
 	do {
 		i = s->next[q] * queues + q;
 		s->next[q] = (s->next[q] + 1) % (run->nrequests / queues);
-	} while (s->used[i] && !run->requests[i].done);
+	} while (s->used[i] && !check_trial_request(run, i)->done);
 	return i;
 }
 
 static int refill(struct shadow *s, unsigned int q)
 {
 	struct check_trial *run = s->run;
-	struct check_blk_request *r;
-	char why[BLK_WRONG_LEN];
+	struct check_request *r;
 	unsigned int i;
 	int ret = 0;
 
 	while (check_session_in_flight(&run->session, q) < s->depth && !ret) {
 		i = next_idle(s, q);
-		r = &run->requests[i];
-		if (s->used[i] && !check_blk_verify(run->env->disk, run->env->guest, r, why))
-			check_session_wrong(&run->session, "%s", why);
+		r = check_trial_request(run, i);
+		check_trial_verify(run, r);
 		s->used[i] = true;
-		check_blk_renew(&run->builder, next_kind(s, r), r);
+		run->env->device->renew(&run->builder, r);
 		ret = check_session_add(&run->session, r);
 	}
 	return ret;
@@ -265,7 +226,7 @@ static int load(struct shadow *s)
 		if (ret < 0 || (now >= end && came_back(s, before)))
 			return ret;
 		if (now >= slow) {
-			check_trial_drop_cache(s->run);
+			check_trial_slow_down(s->run);
 			slow = now + SLOW_EVERY_MS;
 		}
 		ret = check_session_wait_below(&s->run->session, s->depth / 2);

@@ -33,8 +33,8 @@ static void rewrite_descs(struct check_trial *run, unsigned int first)
 		check_trial_spin_us(1);
 	for (i = first; i < run->nrequests; i++) {
 		check_trial_spin_us(check_random_below(&run->builder.random, REWRITE_US));
-		if (!run->requests[i].done)
-			check_session_rewrite(&run->session, &run->requests[i]);
+		if (!check_trial_request(run, i)->done)
+			check_session_rewrite(&run->session, check_trial_request(run, i));
 	}
 }
 

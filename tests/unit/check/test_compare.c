@@ -15,6 +15,7 @@
 #include <silt/bitmap.h>
 
 #include "check/blame.h"
+#include "check/blk.h"
 #include "check/compare.h"
 
 #define RING_NUM   16
@@ -28,9 +29,9 @@ struct rig {
 	struct check_places places;
 	struct check_compare compare;
 	struct check_random random;
-	struct check_blk_request request;
-	struct check_blk_request *slots[RING_NUM];
-	struct check_blk_request *last;
+	struct check_request request;
+	struct check_request *slots[RING_NUM];
+	struct check_request *last;
 	uint64_t *log; /* of the span */
 };
 
@@ -245,9 +246,9 @@ static void expect_words(const struct check_hit *hit, const char *what, const ch
 {
 	char buf[200];
 
-	assert_string_equal(check_blame_what(hit, buf, sizeof(buf)), what);
+	assert_string_equal(check_blame_what(&check_device_block, hit, buf, sizeof(buf)), what);
 	assert_string_equal(check_blame_request(hit, buf, sizeof(buf)), request);
-	assert_true(strlen(check_blame_consequence(hit)) > 0);
+	assert_true(strlen(check_blame_consequence(&check_device_block, hit)) > 0);
 }
 
 static void test_words(void **state)
@@ -269,9 +270,11 @@ static void test_words(void **state)
 	check_places_sort(&r->places);
 
 	expect_words(miss_one(r, data + 10, 50), "read data, bytes 7202-7251 of 8192", "#3 read");
-	assert_non_null(strstr(check_blame_consequence(r->compare.misses.v), "request succeeded"));
+	assert_non_null(strstr(check_blame_consequence(&check_device_block, r->compare.misses.v),
+			       "request succeeded"));
 	r->request.kind = BLK_BEYOND;
-	assert_non_null(strstr(check_blame_consequence(r->compare.misses.v), "request failed"));
+	assert_non_null(strstr(check_blame_consequence(&check_device_block, r->compare.misses.v),
+			       "request failed"));
 	r->request.kind = BLK_READ;
 	check_compare_reset(&r->compare);
 	expect_words(miss_one(r, data + 1000, 1), "status of read", "#3 read");
@@ -306,7 +309,7 @@ static void test_what_comes_late_is_missed(void **state)
 	*(uint8_t *)check_guest_mem(&r->guest, data + 5) ^= 1;
 	assert_int_equal(check_compare_late(&r->compare, r->log), 0);
 	assert_int_equal(r->compare.misses.n, 1);
-	check_blame_what(&r->compare.misses.v[0], buf, sizeof(buf));
+	check_blame_what(&check_device_block, &r->compare.misses.v[0], buf, sizeof(buf));
 	assert_non_null(strstr(buf, "after GET_VRING_BASE was answered"));
 }
 
@@ -340,8 +343,8 @@ static int set_up(void **state)
 	    check_compare_create(&r->compare, &r->guest, &r->places) < 0)
 		return -1;
 	r->random = check_random_named(1, "compare");
-	r->request = (struct check_blk_request){
-		.id = 3, .kind = BLK_READ, .len = 8192, .text = "#3 read"};
+	r->request =
+		(struct check_request){.id = 3, .kind = BLK_READ, .len = 8192, .text = "#3 read"};
 	r->log = calloc(silt_bitmap_words(r->compare.npages), sizeof(uint64_t));
 	model = calloc(PAGES, sizeof(*model));
 	*state = r;

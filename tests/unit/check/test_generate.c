@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "check/axes.h"
+#include "check/blk.h"
 
 #define SEEDS 5
 
@@ -49,13 +49,14 @@ static bool next_combination(struct check_scenario *s)
 	unsigned int i, v;
 
 	for (i = 0; i < sizeof(bound); i++) {
-		for (v = s->value[bound[i]] + 1; v < check_axis_values(bound[i]); v++) {
-			if (check_family_has(s->family, bound[i], v)) {
+		for (v = s->value[bound[i]] + 1;
+		     v < check_axis_values(&check_device_block, bound[i]); v++) {
+			if (check_family_has(&check_device_block, s->family, bound[i], v)) {
 				s->value[bound[i]] = v;
 				return true;
 			}
 		}
-		s->value[bound[i]] = check_family_usual(s->family, bound[i]);
+		s->value[bound[i]] = check_family_usual(&check_device_block, s->family, bound[i]);
 	}
 	return false;
 }
@@ -64,9 +65,9 @@ static void make_usual(struct check_scenario *s, unsigned int family)
 {
 	unsigned int axis;
 
-	*s = (struct check_scenario){.family = family};
+	*s = (struct check_scenario){.device = &check_device_block, .family = family};
 	for (axis = 0; axis < AXES; axis++)
-		s->value[axis] = check_family_usual(family, axis);
+		s->value[axis] = check_family_usual(&check_device_block, family, axis);
 }
 
 /* Count the combinations that are valid by going through all of them, without the generator. */
@@ -89,8 +90,8 @@ static void expect_valid_pairs(const struct check_scenario_list *list, unsigned 
 	uint64_t *valid = valid_pairs(family, a, b);
 	unsigned int i, j;
 
-	for (i = 0; i < check_axis_values(a); i++)
-		for (j = 0; j < check_axis_values(b); j++)
+	for (i = 0; i < check_axis_values(&check_device_block, a); i++)
+		for (j = 0; j < check_axis_values(&check_device_block, b); j++)
 			assert_int_equal(covered(list, family, a, i, b, j), valid[16 * i + j] > 0);
 	free(valid);
 }
@@ -100,9 +101,10 @@ static void expect_all_pairs(const struct check_scenario_list *list, unsigned in
 {
 	unsigned int i, j;
 
-	for (i = 0; i < check_axis_values(a); i++)
-		for (j = 0; j < check_axis_values(b); j++)
-			if (check_family_has(family, a, i) && check_family_has(family, b, j))
+	for (i = 0; i < check_axis_values(&check_device_block, a); i++)
+		for (j = 0; j < check_axis_values(&check_device_block, b); j++)
+			if (check_family_has(&check_device_block, family, a, i) &&
+			    check_family_has(&check_device_block, family, b, j))
 				assert_true(covered(list, family, a, i, b, j));
 }
 
@@ -112,7 +114,7 @@ static void test_each_possible_pair_is_covered(void **state)
 	unsigned int family, a, b;
 
 	(void)state;
-	assert_int_equal(check_scenario_generate(1, &list), 0);
+	assert_int_equal(check_scenario_generate(&check_device_block, 1, &list), 0);
 	for (family = 0; family < FAMILIES; family++)
 		for (a = 0; a < AXES; a++)
 			for (b = a + 1; b < AXES; b++) {
@@ -131,15 +133,17 @@ static void test_pairs_agree_with_the_search(void **state)
 	unsigned int family, a, b, i, j;
 
 	(void)state;
-	assert_int_equal(check_scenario_generate(3, &list), 0);
+	assert_int_equal(check_scenario_generate(&check_device_block, 3, &list), 0);
 	for (family = 0; family < FAMILIES; family++)
 		for (a = 0; a < AXES; a++)
 			for (b = a + 1; b < AXES; b++)
-				for (i = 0; i < check_axis_values(a); i++)
-					for (j = 0; j < check_axis_values(b); j++)
+				for (i = 0; i < check_axis_values(&check_device_block, a); i++)
+					for (j = 0; j < check_axis_values(&check_device_block, b);
+					     j++)
 						assert_int_equal(covered(&list, family, a, i, b, j),
-								 check_scenario_pair(family, a, i,
-										     b, j, NULL));
+								 check_scenario_pair(
+									 &check_device_block,
+									 family, a, i, b, j, NULL));
 	check_scenario_list_free(&list);
 }
 
@@ -150,7 +154,7 @@ static void test_one_queue_and_reads_cover_what_they_can(void **state)
 	unsigned int family, a, b, n;
 
 	(void)state;
-	assert_int_equal(check_scenario_generate(1, &list), 0);
+	assert_int_equal(check_scenario_generate(&check_device_block, 1, &list), 0);
 	few.v = calloc(list.n, sizeof(*few.v));
 	for (n = 0; n < list.n; n++)
 		if (!list.v[n].value[AXIS_QUEUES] && list.v[n].value[AXIS_REQUEST] < REQUEST_WRITE)
@@ -179,7 +183,7 @@ static void test_names_are_unique_and_scenarios_valid(void **state)
 
 	(void)state;
 	for (seed = 1; seed <= SEEDS; seed++) {
-		assert_int_equal(check_scenario_generate(seed, &list), 0);
+		assert_int_equal(check_scenario_generate(&check_device_block, seed, &list), 0);
 		qsort(list.v, list.n, sizeof(list.v[0]), by_name);
 		for (i = 0; i < list.n; i++) {
 			assert_true(check_scenario_valid(&list.v[i]));
@@ -200,9 +204,9 @@ static void test_a_seed_gives_the_same_scenarios(void **state)
 	unsigned int i, same = 0;
 
 	(void)state;
-	assert_int_equal(check_scenario_generate(7, &a), 0);
-	assert_int_equal(check_scenario_generate(7, &b), 0);
-	assert_int_equal(check_scenario_generate(8, &other), 0);
+	assert_int_equal(check_scenario_generate(&check_device_block, 7, &a), 0);
+	assert_int_equal(check_scenario_generate(&check_device_block, 7, &b), 0);
+	assert_int_equal(check_scenario_generate(&check_device_block, 8, &other), 0);
 	assert_int_equal(a.n, b.n);
 	for (i = 0; i < a.n; i++) {
 		assert_string_equal(a.v[i].name, b.v[i].name);
@@ -233,13 +237,15 @@ static void test_the_quick_set_has_each_value(void **state)
 
 	(void)state;
 	for (seed = 1; seed <= SEEDS; seed++) {
-		assert_int_equal(check_scenario_generate(seed, &list), 0);
+		assert_int_equal(check_scenario_generate(&check_device_block, seed, &list), 0);
 		for (family = 0; family < FAMILIES; family++)
 			for (axis = 0; axis < AXES; axis++)
-				for (value = 0; value < check_axis_values(axis); value++)
+				for (value = 0;
+				     value < check_axis_values(&check_device_block, axis); value++)
 					assert_int_equal(count_quick(&list, family, axis, value) >
 								 0,
-							 check_family_has(family, axis, value));
+							 check_family_has(&check_device_block,
+									  family, axis, value));
 		for (i = n = 0; i < list.n; i++)
 			n += list.v[i].quick;
 		assert_true(n < list.n / 2);

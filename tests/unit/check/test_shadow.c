@@ -44,7 +44,7 @@ struct rig {
 	struct check_compare compare;
 	struct check_harvester harvester;
 	struct check_random random;
-	struct check_blk_request request[BUFFERS];
+	struct check_request request[BUFFERS];
 	uint64_t buffer[BUFFERS];
 	uint64_t header; /* the driver writes it */
 	struct silt_log *log;
@@ -63,7 +63,7 @@ static int collect(void *arg, uint64_t *marked)
 }
 
 static void note(struct rig *r, uint64_t gpa, uint64_t len, enum check_place_kind kind,
-		 const struct check_blk_request *request)
+		 const struct check_request *request)
 {
 	const struct check_place p = {gpa, len, kind, 0, request, 0};
 

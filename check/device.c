@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check/device.h"
+
+static const struct check_device *const devices[] = {&check_device_block};
+
+const struct check_device *check_device_find(const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < sizeof(devices) / sizeof(devices[0]); i++)
+		if (!strcmp(devices[i]->name, name))
+			return devices[i];
+	return NULL;
+}
+
+bool check_device_known(const char *name)
+{
+	return check_device_find(name);
+}
+
+bool check_device_wrong(char why[CHECK_WRONG_LEN], const struct check_request *r,
+			const char *format, ...)
+{
+	int used = snprintf(why, CHECK_WRONG_LEN, "wrong answer to %s: ", r->text);
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(why + used, CHECK_WRONG_LEN - used, format, ap);
+	va_end(ap);
+	return false;
+}
+
+bool check_device_verify_used_len(const struct check_request *r, char why[CHECK_WRONG_LEN])
+{
+	uint64_t room = 0;
+	unsigned int i;
+
+	for (i = 0; i < r->nsegs; i++)
+		room += r->seg[i].device_writes ? r->seg[i].len : 0;
+	if (r->used_len <= room)
+		return true;
+	return check_device_wrong(why, r, "used length %u, but its buffers have %lu writable bytes",
+				  r->used_len, room);
+}
