@@ -86,7 +86,7 @@ static int get_config(struct check_session *s, struct check_blk_disk *disk, stru
 		return 0;
 	}
 	len = check_blk_config_len(s->offered);
-	ret = silt_frontend_get_config(s->f, 0, &config, len);
+	ret = check_transport_call(s->transport, get_config, 0, &config, len);
 	if (ret < 0)
 		return check_session_failed(s, ret, "GET_CONFIG");
 	if (check_blk_disk_init(disk, &config, len, s->offered) < 0) {

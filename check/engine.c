@@ -218,7 +218,7 @@ static void report(struct engine *e, const struct check_outcome *o)
 /* After an error a backend that we cannot start again may be gone for good. */
 static void watch_starts(struct engine *e)
 {
-	bool failed = e->run.broken && !e->run.session.f;
+	bool failed = e->run.broken && !e->run.session.transport;
 
 	e->failed_starts = failed ? e->failed_starts + 1 : 0;
 	e->applies.gone = e->target.gone || e->failed_starts == MAX_FAILED_STARTS;

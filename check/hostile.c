@@ -195,7 +195,7 @@ static bool open_case(struct check_hostile *h, const struct check_scenario_env *
 	check_hostile_prepare_session(h);
 	if (check_session_open(&h->session) < 0) {
 		snprintf(h->failure, sizeof(h->failure), "%s", h->session.error);
-		check_target_release(env->target, h->session.f, true);
+		check_target_release(env->target, h->session.transport, true);
 		return false;
 	}
 	h->connected = true;

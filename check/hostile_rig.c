@@ -153,7 +153,7 @@ void check_hostile_disconnect(struct check_hostile *h)
 	h->connected = h->running = false;
 	h->closed = true;
 	/* A connection that cannot be made anew is lost all the same. */
-	check_session_close(&h->session, h->session.f == h->env->target->kept);
+	check_session_close(&h->session, h->session.transport == h->env->target->kept);
 }
 
 void check_hostile_prepare_session(struct check_hostile *h)
@@ -176,7 +176,7 @@ bool check_hostile_reconnect(struct check_hostile *h)
 	check_hostile_prepare_session(h);
 	h->begun = true;
 	if (check_session_open(&h->session) < 0) {
-		check_target_release(h->env->target, h->session.f, false);
+		check_target_release(h->env->target, h->session.transport, false);
 		return false;
 	}
 	h->connected = true;

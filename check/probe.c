@@ -8,12 +8,8 @@
 
 static int get_queues(struct check_session *s, struct check_applies *a)
 {
-	int ret;
+	int ret = check_transport_call(s->transport, get_queue_num, &a->queues);
 
-	a->queues = 1;
-	if (!(s->protocol & SILT_VHOST_PROTOCOL_F_MQ))
-		return 0;
-	ret = silt_frontend_get_queue_num(s->f, &a->queues);
 	return ret < 0 ? check_session_failed(s, ret, "GET_QUEUE_NUM") : 0;
 }
 

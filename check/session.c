@@ -80,31 +80,24 @@ int check_session_failed(struct check_session *s, int ret, const char *doing)
 
 /* ---- Connection ------------------------------------------------------------------------------ */
 
-static void trace_message(void *arg, const struct silt_vhost_msg *msg, bool from_backend)
-{
-	char line[1024];
-
-	fprintf(arg, "%s\n", silt_vhost_msg_format(msg, from_backend, line, sizeof(line)));
-}
-
 /* The first words; @doing gets the request that they end with. */
 static int greet(struct check_session *s, const char **doing)
 {
 	int ret;
 
 	*doing = "SET_OWNER";
-	ret = silt_frontend_set_owner(s->f);
+	ret = check_transport_call(s->transport, set_owner);
 	if (ret < 0)
 		return ret;
 	*doing = "GET_FEATURES";
-	return silt_frontend_get_features(s->f, &s->offered);
+	return check_transport_call(s->transport, get_features, &s->offered);
 }
 
 static int negotiate(struct check_session *s)
 {
 	int ret;
 
-	if (!(s->offered & SILT_VHOST_F_PROTOCOL_FEATURES))
+	if (!s->f || !(s->offered & SILT_VHOST_F_PROTOCOL_FEATURES))
 		return 0;
 	ret = silt_frontend_get_protocol_features(s->f, &s->offered_protocol);
 	if (ret < 0)
@@ -131,15 +124,23 @@ static bool worth_another_try(struct check_session *s, int ret, bool *restarted)
 	return ret == -ECONNRESET && check_target_alive(s->target);
 }
 
+static void release(struct check_session *s, bool broken)
+{
+	check_target_release(s->target, s->transport, broken);
+	s->transport = NULL;
+	s->f = NULL;
+}
+
 static int connect_once(struct check_session *s, const char **doing)
 {
-	int ret = check_target_connect(s->target, &s->f);
+	int ret = check_target_connect(s->target, &s->transport);
 
 	if (ret < 0) {
 		check_session_error(s, "%s", silt_errmsg());
 		return ret;
 	}
-	silt_frontend_trace(s->f, s->trace ? trace_message : NULL, s->trace);
+	s->f = s->transport->frontend;
+	check_transport_call(s->transport, trace, s->trace);
 	return greet(s, doing);
 }
 
@@ -154,13 +155,12 @@ static int connect_backend(struct check_session *s)
 		ret = connect_once(s, &doing);
 		if (check_process_now_ms() >= deadline || !worth_another_try(s, ret, &restarted))
 			break;
-		check_target_release(s->target, s->f, false);
-		s->f = NULL;
+		release(s, false);
 		s->error[0] = '\0';
 		poll(NULL, 0, RETRY_MS);
 	}
 	if (ret < 0)
-		return s->f ? check_session_failed(s, ret, doing) : ret;
+		return s->transport ? check_session_failed(s, ret, doing) : ret;
 	return negotiate(s);
 }
 
@@ -176,16 +176,14 @@ int check_session_open(struct check_session *s)
 
 int check_session_reconnect(struct check_session *s)
 {
-	check_target_release(s->target, s->f, true);
-	s->f = NULL;
+	release(s, true);
 	s->error[0] = '\0';
 	return connect_backend(s);
 }
 
 int check_session_lose_connection(struct check_session *s)
 {
-	check_target_release(s->target, s->f, false);
-	s->f = NULL;
+	release(s, false);
 	s->log_all = s->log_ring = false;
 	return connect_backend(s);
 }
@@ -204,7 +202,7 @@ static void close_queue(struct check_session_queue *q)
 int check_session_barrier(struct check_session *s)
 {
 	uint64_t features;
-	int ret = silt_frontend_get_features(s->f, &features);
+	int ret = check_transport_call(s->transport, get_features, &features);
 
 	return ret < 0 ? check_session_failed(s, ret, "GET_FEATURES") : 0;
 }
@@ -237,7 +235,7 @@ static int set_memory(struct check_session *s, unsigned int nregions)
 		regions[i] = describe_region(&s->guest->region[i]);
 		fds[i] = s->guest->region[i].fd;
 	}
-	ret = silt_frontend_set_mem_table(s->f, regions, fds, nregions);
+	ret = check_transport_call(s->transport, set_mem_table, regions, fds, nregions);
 	return ret < 0 ? check_session_failed(s, ret, "SET_MEM_TABLE") : 0;
 }
 
@@ -274,7 +272,7 @@ int check_session_remove_high(struct check_session *s)
 int check_session_set_features(struct check_session *s)
 {
 	uint64_t features = s->features | (s->log_all ? SILT_VHOST_F_LOG_ALL : 0);
-	int ret = silt_frontend_set_features(s->f, features);
+	int ret = check_transport_call(s->transport, set_features, features);
 
 	return ret < 0 ? check_session_failed(s, ret, "SET_FEATURES") : 0;
 }
@@ -319,7 +317,7 @@ void check_session_log_destroy(struct check_session_log *log)
 
 int check_session_set_log(struct check_session *s, const struct check_session_log *log)
 {
-	int ret = silt_frontend_set_log_base(s->f, log->size, log->offset, log->fd);
+	int ret = check_transport_call(s->transport, set_log_base, log->size, log->offset, log->fd);
 
 	return ret < 0 ? check_session_failed(s, ret, "SET_LOG_BASE") : 0;
 }
@@ -335,7 +333,7 @@ static int set_ring_address(struct check_session *s, unsigned int i)
 		.used_user_addr = (uintptr_t)check_guest_mem(s->guest, q->used),
 		.log_guest_addr = q->log_gpa,
 	};
-	int ret = silt_frontend_set_vring_addr(s->f, &addr);
+	int ret = check_transport_call(s->transport, set_vring_addr, &addr);
 
 	return ret < 0 ? check_session_failed(s, ret, "SET_VRING_ADDR") : 0;
 }
@@ -360,7 +358,7 @@ void check_session_close(struct check_session *s, bool broken)
 	/* As after a migration: the next scenario may come on the same connection. */
 	if (!broken && s->log_all)
 		broken = check_session_logging(s, false, false) < 0;
-	check_target_release(s->target, s->f, broken);
+	check_target_release(s->target, s->transport, broken);
 	for (q = 0; q < s->nqueues; q++)
 		close_queue(&s->queue[q]);
 }
@@ -482,23 +480,23 @@ static uint16_t ring_base(struct check_session_queue *q)
 static int start_ring(struct check_session *s, unsigned int i)
 {
 	struct check_session_queue *q = &s->queue[i];
-	int ret = silt_frontend_set_vring_num(s->f, i, q->num);
+	int ret = check_transport_call(s->transport, set_vring_num, i, q->num);
 
 	if (ret < 0)
 		return check_session_failed(s, ret, "SET_VRING_NUM");
-	ret = silt_frontend_set_vring_base(s->f, i, ring_base(q));
+	ret = check_transport_call(s->transport, set_vring_base, i, ring_base(q));
 	if (ret < 0)
 		return check_session_failed(s, ret, "SET_VRING_BASE");
 	ret = set_ring_address(s, i);
 	if (ret < 0)
 		return ret;
-	ret = silt_frontend_set_vring_kick(s->f, i, q->kick);
+	ret = check_transport_call(s->transport, set_vring_kick, i, q->kick);
 	if (ret < 0)
 		return check_session_failed(s, ret, "SET_VRING_KICK");
-	ret = silt_frontend_set_vring_err(s->f, i, q->err);
+	ret = check_transport_call(s->transport, set_vring_err, i, q->err);
 	if (ret < 0)
 		return check_session_failed(s, ret, "SET_VRING_ERR");
-	ret = silt_frontend_set_vring_call(s->f, i, q->call);
+	ret = check_transport_call(s->transport, set_vring_call, i, q->call);
 	return ret < 0 ? check_session_failed(s, ret, "SET_VRING_CALL") : 0;
 }
 
@@ -509,8 +507,8 @@ int check_session_start(struct check_session *s)
 
 	for (i = 0; i < s->nqueues && !ret; i++)
 		ret = start_ring(s, i);
-	for (i = 0; i < s->nqueues && !ret && s->offered & SILT_VHOST_F_PROTOCOL_FEATURES; i++) {
-		ret = silt_frontend_set_vring_enable(s->f, i, true);
+	for (i = 0; i < s->nqueues && !ret; i++) {
+		ret = check_transport_call(s->transport, enable_vring, i);
 		if (ret < 0)
 			return check_session_failed(s, ret, "SET_VRING_ENABLE");
 	}

@@ -14,6 +14,7 @@
 #include "check/guest.h"
 #include "check/places.h"
 #include "check/target.h"
+#include "check/transport.h"
 
 /*
  * One connection to the backend: the frontend that sets it up and the driver that uses its queues.
@@ -54,7 +55,8 @@ struct check_session {
 	struct check_target *target;
 	struct check_guest *guest;
 	struct check_places *places;
-	struct silt_frontend *f;
+	struct check_transport *transport;
+	struct silt_frontend *f; /* the transport's, for what vhost-user alone has, or NULL */
 	FILE *trace;
 	int timeout_ms;
 	uint64_t offered; /* features */

@@ -155,7 +155,7 @@ static int wait_call(struct check_session *s, int64_t deadline)
 	unsigned int i, n = 0;
 	int ret;
 
-	wait[n++] = (struct pollfd){.fd = silt_frontend_fd(s->f), .events = POLLRDHUP};
+	wait[n++] = (struct pollfd){.fd = s->transport->fd, .events = POLLRDHUP};
 	wait[n++] = (struct pollfd){.fd = check_target_pidfd(s->target), .events = POLLIN};
 	for (i = 0; i < s->nqueues; i++) {
 		wait[n++] = (struct pollfd){.fd = s->queue[i].call, .events = POLLIN};
@@ -355,7 +355,7 @@ void check_session_get_bases(const struct check_session *s,
 	unsigned int i;
 
 	for (i = 0; i < s->nqueues; i++) {
-		bases[i].answer = silt_frontend_get_vring_base(s->f, i);
+		bases[i].answer = check_transport_call(s->transport, get_vring_base, i);
 		if (bases[i].answer < 0)
 			return;
 		bases[i].used = used_field(s, &s->queue[i], 2);

@@ -86,7 +86,8 @@ static int collect_fresh(void *arg, uint64_t *marked)
 	s->own_failure = ret < 0;
 	if (ret < 0)
 		return ret;
-	ret = silt_frontend_set_log_base(s->run->session.f, fresh.size, fresh.offset, fresh.fd);
+	ret = check_transport_call(s->run->session.transport, set_log_base, fresh.size,
+				   fresh.offset, fresh.fd);
 	if (ret < 0) {
 		check_session_log_destroy(&fresh);
 		return ret;

@@ -158,7 +158,7 @@ static int take_fd(struct check_target *t)
 		t->listening = fcntl(t->opt->fd, F_DUPFD_CLOEXEC, 3);
 		return t->listening < 0 ? silt_err_sys(errno, "cannot use fd %d", t->opt->fd) : 0;
 	}
-	return silt_frontend_create(fcntl(t->opt->fd, F_DUPFD_CLOEXEC, 3), t->opt->timeout_ms,
+	return check_transport_user(fcntl(t->opt->fd, F_DUPFD_CLOEXEC, 3), t->opt->timeout_ms,
 				    &t->kept);
 }
 
@@ -199,7 +199,7 @@ void check_signal_backend(int sig)
 
 void check_target_close(struct check_target *t)
 {
-	silt_frontend_destroy(t->kept);
+	check_transport_destroy(t->kept);
 	check_process_end(t);
 	remove_listener();
 	if (t->dir[0]) {
@@ -332,21 +332,21 @@ static int connect_socket(struct check_target *t, int *fd)
 	return ret < 0 ? ret : connect_started(t, fd);
 }
 
-int check_target_connect(struct check_target *t, struct silt_frontend **f)
+int check_target_connect(struct check_target *t, struct check_transport **out)
 {
 	int fd, ret;
 
 	if (t->gone)
 		return silt_err(ENOTCONN, "the backend is gone");
 	if (t->kept) {
-		*f = t->kept;
+		*out = t->kept;
 		return 0;
 	}
 	if (!check_target_reconnects(t))
 		return silt_err(ENOTCONN, "the connection of fd %d was lost", t->opt->fd);
 	ret = connect_socket(t, &fd);
 	if (ret == 0)
-		ret = silt_frontend_create(fd, t->opt->timeout_ms, f);
+		ret = check_transport_user(fd, t->opt->timeout_ms, out);
 	if (ret < 0 && starts_backend(t->opt))
 		check_process_end(t);
 	else if (ret < 0)
@@ -354,14 +354,14 @@ int check_target_connect(struct check_target *t, struct silt_frontend **f)
 	return ret;
 }
 
-void check_target_release(struct check_target *t, struct silt_frontend *f, bool broken)
+void check_target_release(struct check_target *t, struct check_transport *transport, bool broken)
 {
-	if (f && f == t->kept && !broken)
+	if (transport && transport == t->kept && !broken)
 		return;
-	if (f == t->kept)
+	if (transport == t->kept)
 		t->kept = NULL;
-	t->served = f;
-	silt_frontend_destroy(f);
+	t->served = transport;
+	check_transport_destroy(transport);
 	if (broken)
 		check_process_end(t);
 }

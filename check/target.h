@@ -6,10 +6,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include <silt/frontend.h>
-
 #include "check/check.h"
 #include "check/output.h"
+#include "check/transport.h"
 
 #define TARGET_IMAGE_SIZE (UINT64_C(16) << 20)
 #define TARGET_DEATH_LEN  1200
@@ -28,9 +27,9 @@ struct check_target {
 	int pidfd;
 	int status; /* as waitpid() gave it, once it ended */
 	bool ended;
-	bool served;		    /* it had a connection before */
-	struct silt_frontend *kept; /* the only connection there is */
-	bool gone;		    /* it cannot be reached again */
+	bool served;		      /* it had a connection before */
+	struct check_transport *kept; /* the only connection there is */
+	bool gone;		      /* it cannot be reached again */
 };
 
 /*
@@ -46,10 +45,10 @@ void check_target_close(struct check_target *t);
  * A connection to the backend, which is started if it has to be.
  * Return: 0 or -errno. Blocks: up to the timeout.
  */
-int check_target_connect(struct check_target *t, struct silt_frontend **f);
+int check_target_connect(struct check_target *t, struct check_transport **out);
 
 /* The scenario ended. After an error the next one gets a fresh backend where that is possible. */
-void check_target_release(struct check_target *t, struct silt_frontend *f, bool broken);
+void check_target_release(struct check_target *t, struct check_transport *transport, bool broken);
 
 /* Can it be connected to once more? */
 bool check_target_reconnects(const struct check_target *t);

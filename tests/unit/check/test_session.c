@@ -146,7 +146,7 @@ static void test_calls_for_nothing_are_not_waited_for(void **state)
 
 	(void)state;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-	assert_int_equal(silt_frontend_create(ends[0], s.timeout_ms, &s.f), 0);
+	assert_int_equal(check_transport_user(ends[0], s.timeout_ms, &s.transport), 0);
 	assert_int_equal(check_guest_create(&guest), 0);
 	check_guest_reset(&guest, &random);
 	assert_int_equal(check_session_make_rings(&s, &usual), 0);

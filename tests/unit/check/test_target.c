@@ -40,14 +40,14 @@ static void expect_unreachable(char **argv, int want, const char *message)
 {
 	struct check_options opt = command(argv);
 	unsigned int fds = proc_count_fds();
-	struct silt_frontend *f = NULL;
+	struct check_transport *transport = NULL;
 	struct check_target t;
 
 	assert_int_equal(check_target_open(&t, &opt), 0);
-	assert_int_equal(check_target_connect(&t, &f), want);
+	assert_int_equal(check_target_connect(&t, &transport), want);
 	if (!strstr(silt_errmsg(), message))
 		fail_msg("\"%s\" is not in \"%s\"", message, silt_errmsg());
-	assert_null(f);
+	assert_null(transport);
 	check_target_close(&t);
 	assert_int_equal(access(t.dir, F_OK), -1);
 	assert_int_equal(proc_count_fds(), fds);
@@ -141,14 +141,14 @@ static void test_nothing_is_left_behind(void **state)
 static void test_image_and_socket_are_named(void **state)
 {
 	struct check_options opt = command(SHELL("test \"$0\" = x; echo {socket} {image}; exit 1"));
-	struct silt_frontend *f;
+	struct check_transport *transport;
 	struct check_target t;
 	char death[TARGET_DEATH_LEN];
 
 	(void)state;
 	assert_int_equal(check_target_open(&t, &opt), 0);
 	assert_true(check_target_has_image(&t));
-	assert_int_equal(check_target_connect(&t, &f), -ECHILD);
+	assert_int_equal(check_target_connect(&t, &transport), -ECHILD);
 	assert_true(check_target_death(&t, death));
 	assert_non_null(strstr(death, t.socket_path));
 	assert_non_null(strstr(death, t.image_path));
