@@ -14,20 +14,39 @@
 SILT_BEGIN_DECLS
 
 /*
- * Split virtqueues, both ends. Source: VIRTIO 1.2, sections 2.6 to 2.7.
+ * Split and packed virtqueues, both ends. Source: VIRTIO 1.2, sections 2.6 to 2.8.
  *
  * Nothing that the other side wrote is trusted: every index, length and address is checked,
  * descriptors are read from guest memory once, and all ring memory is accessed fault-safely.
  */
 
-/** Where a queue lies. Host addresses; both ends use it. */
+/**
+ * Where a queue lies. Host addresses; both ends use it.
+ *
+ * Of the features negotiated, VIRTIO_F_RING_PACKED chooses the format: a packed ring has a
+ * descriptor ring in place of the table, and two areas of SILT_VIRTQ_EVENT_SIZE bytes, 4-byte
+ * aligned, the driver's in place of the available ring and the device's in place of the used one.
+ * VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC and VIRTIO_F_IN_ORDER matter as well.
+ */
 struct silt_virtq_layout {
-	uint16_t num;	   /* queue size: a power of two, 1 to 32768 */
+	uint16_t num;	   /* queue size, 1 to 32768; of a split ring a power of two */
 	void *desc;	   /* descriptor table, 16 * num bytes, 16-byte aligned */
 	void *avail;	   /* available ring, 6 + 2 * num bytes, 2-byte aligned */
 	void *used;	   /* used ring, 6 + 8 * num bytes, 4-byte aligned */
-	uint64_t features; /* negotiated: VIRTIO_RING_F_EVENT_IDX and _INDIRECT_DESC matter here */
+	uint64_t features; /* bit n: feature n */
+	/* Packed, device end: the guest-physical addresses at which its stores are logged. */
+	uint64_t desc_gpa; /* of the descriptor ring */
+	uint64_t used_gpa; /* of the device area */
 };
+
+/** Bytes of a packed ring's driver area, and of its device area. */
+#define SILT_VIRTQ_EVENT_SIZE 4
+
+/**
+ * Where a packed ring begins, for each of the two places of which a base consists: offset 0, wrap
+ * counter 1. A place is an offset in bits 0 to 14 and a wrap counter in bit 15.
+ */
+#define SILT_VIRTQ_PACKED_START UINT16_C(0x8000)
 
 /** Most segments that one buffer may have, indirect ones included (as in QEMU). */
 #define SILT_VIRTQ_MAX_SEGS 1024
@@ -50,7 +69,7 @@ struct silt_virtq;
  * that crosses regions of guest memory gives several segments.
  */
 struct silt_virtq_elem {
-	uint16_t head;	     /* head descriptor */
+	uint16_t head;	     /* head descriptor; of a packed ring the buffer ID */
 	unsigned int nread;  /* device-readable segments: iov[0 .. nread) */
 	unsigned int nwrite; /* device-writable segments: iov[nread .. nread + nwrite) */
 	uint64_t read_len;   /* bytes of the readable ones, below 2^32 */
@@ -72,27 +91,30 @@ SILT_API void silt_virtq_destroy(struct silt_virtq *vq);
 
 /**
  * silt_virtq_start() - begin on a ring
- * @vq:         the queue; it has no element in flight
- * @layout:     where the ring lies; copied
- * @mem:        guest memory for descriptors' addresses; the queue takes its own reference
- * @last_avail: available index to go on from (SET_VRING_BASE)
+ * @vq:     the queue; it has no element in flight
+ * @layout: where the ring lies; copied
+ * @mem:    guest memory for descriptors' addresses; the queue takes its own reference
+ * @base:   what SET_VRING_BASE has. Of a split ring it is the available index to go on from; the
+ *          used index goes on from what the ring holds. Of a packed one it is the place of the next
+ *          available descriptor in bits 0 to 15, and that of the next used one in bits 16 to 31.
  *
- * Return: 0; -EINVAL num is no power of two up to 32768 or an address is missing or misaligned;
- * -EFAULT the used index cannot be read; -ENOMEM. The used index goes on from what the ring holds.
+ * Return: 0; -EINVAL num is out of bounds, an address is missing or misaligned, or @base lies
+ * outside the ring; -EFAULT the used index or the device area cannot be read; -ENOMEM.
  *
  * Owns: a reference to @mem; the layout's memory must outlive silt_virtq_stop().
  */
 SILT_API int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_layout *layout,
-			      struct silt_memory *mem, uint16_t last_avail);
+			      struct silt_memory *mem, uint32_t base);
 
 /**
  * silt_virtq_stop() - flush pending marks and forget the ring and the memory map
  *
  * What was pushed and not published is published first, without a call to the guest.
  *
- * Return: the available index to go on from later. No element may be in flight.
+ * Return: the base to go on from later, as silt_virtq_start() takes it. No element may be in
+ * flight.
  */
-SILT_API uint16_t silt_virtq_stop(struct silt_virtq *vq);
+SILT_API uint32_t silt_virtq_stop(struct silt_virtq *vq);
 
 /**
  * silt_virtq_set_memory() - translate through another memory map from now on
@@ -110,8 +132,9 @@ SILT_API void silt_virtq_set_memory(struct silt_virtq *vq, struct silt_memory *m
  * @vq:       the queue
  * @log:      the log, or NULL for none; the queue takes its own reference
  * @data:     log writes to buffers (VHOST_F_LOG_ALL)
- * @used:     log writes to the used ring (VHOST_VRING_F_LOG)
- * @used_gpa: where the first byte of the used ring is logged (log_guest_addr)
+ * @used:     log writes to the used ring, or to a packed ring (VHOST_VRING_F_LOG)
+ * @used_gpa: where the first byte of the used ring is logged (log_guest_addr). A packed ring is
+ *            logged where its layout says that it lies: one address cannot stand for two parts.
  *
  * Pending marks go to the old log first; nothing reaches the old log afterwards. Elements in
  * flight are marked in the new one. If another process ran the ring before this one (see
@@ -140,7 +163,7 @@ SILT_API void silt_virtq_set_log(struct silt_virtq *vq, struct silt_log *log, bo
  *
  * Return: 0 the record begins; 1 the queue took over, and the guest must be called: the process
  * before may have died before it did so; -EINVAL @region is misaligned, @size is below the queue's,
- * or the record cannot begin because the available index is not the used index (then a successor
+ * the ring is packed, or the record cannot begin because the available index is not the used index (then a successor
  * could not tell what was in flight); -EPROTO the region's contents break the specification or do
  * not fit the ring; -EFAULT; -ENOMEM. After an error the queue must be stopped.
  *
@@ -172,7 +195,7 @@ SILT_API const struct silt_log_counters *silt_virtq_counters(const struct silt_v
  * silt_virtq_start(). Elements in flight may still be pushed.
  *
  * Owns: the element is the queue's; it is the caller's to use until silt_virtq_push().
- * Source: VIRTIO 1.2, sections 2.7.5 (descriptor table) and 2.7.6 (available ring).
+ * Source: VIRTIO 1.2, sections 2.7.5 (descriptor table), 2.7.6 (available ring), 2.8 (packed).
  */
 SILT_API int silt_virtq_pop(struct silt_virtq *vq, struct silt_virtq_elem **out);
 
@@ -222,6 +245,10 @@ SILT_API void silt_virtq_wrote(struct silt_virtq *vq, const struct silt_virtq_el
  * @vq:   the queue
  * @elem: one of its elements, in flight; not to be used any more
  * @len:  bytes written into the writable segments, for the used entry
+ *
+ * With VIRTIO_F_IN_ORDER elements may still be pushed in any order; each is held back until those
+ * popped before it are pushed. One used entry then stands for several elements where all but the
+ * last of them were written completely, which is what the driver concludes.
  */
 SILT_API void silt_virtq_push(struct silt_virtq *vq, struct silt_virtq_elem *elem, uint32_t len);
 
@@ -261,7 +288,7 @@ SILT_API void silt_virtq_flush(struct silt_virtq *vq);
 /** silt_virtq_inflight() - elements popped and not pushed. */
 SILT_API unsigned int silt_virtq_inflight(const struct silt_virtq *vq);
 
-/** silt_virtq_last_avail() - the available index that the next pop looks at. */
+/** silt_virtq_last_avail() - the available index, or place, that the next pop looks at. */
 SILT_API uint16_t silt_virtq_last_avail(const struct silt_virtq *vq);
 
 /* ---- Driver end ------------------------------------------------------------------------------ */
@@ -285,7 +312,9 @@ struct silt_driver_seg {
  * silt_driver_create() - drive a ring
  * @layout: where it lies; copied. The caller has zeroed or poisoned it.
  * @index:  available and used index to begin with; both are stored in the ring, as are all flags
- *          (0) and event fields (@index), so that both ends start out wanting a notification
+ *          (0) and event fields (@index), so that both ends start out wanting a notification. Of a
+ *          packed ring, the place of the next descriptor, usually SILT_VIRTQ_PACKED_START; all
+ *          descriptors' flags are stored.
  * @out:    the driver
  *
  * Return: 0, -EINVAL as silt_virtq_start(), -EFAULT, -ENOMEM.
@@ -306,9 +335,9 @@ SILT_API void silt_driver_destroy(struct silt_driver *d);
  * @table_gpa: that table's guest-physical address
  * @token:     handed back by silt_driver_collect()
  *
- * Return: the head descriptor's index; -ENOSPC no free descriptors; -EINVAL no segments or more
- * than SILT_VIRTQ_MAX_SEGS, readable behind writable ones, or a table though indirect descriptors
- * were not negotiated; -EFAULT.
+ * Return: the head descriptor's index, or the buffer ID; -ENOSPC no free descriptors; -EINVAL no
+ * segments or more than SILT_VIRTQ_MAX_SEGS, readable behind writable ones, or a table though
+ * indirect descriptors were not negotiated; -EFAULT.
  */
 SILT_API int silt_driver_add(struct silt_driver *d, const struct silt_driver_seg *segs,
 			     unsigned int nsegs, void *table, uint64_t table_gpa, void *token);
@@ -325,6 +354,8 @@ SILT_API int silt_driver_publish(struct silt_driver *d);
  * @d:     the driver
  * @token: set to the buffer's token
  * @len:   set to the bytes that the device says it wrote
+ *
+ * With VIRTIO_F_IN_ORDER, a buffer that the device skipped counts as written completely.
  *
  * Return: 1, 0 if none is used; -EPROTO the device returned a buffer that it does not hold, or
  * moved the index by more than it holds; -EFAULT.

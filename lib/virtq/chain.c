@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/mutant.h"
+#include "virtq/packed.h"
 #include "virtq/queue.h"
 
 #define FIRST_ROOM 8
@@ -11,6 +12,7 @@
 struct table {
 	const struct silt_virtq *vq;
 	struct silt_virtq_slot *slot;
+	bool plain; /* a split ring's own */
 	bool indirect;
 	const char *name; /* of its descriptors, in messages */
 	uint32_t count;	  /* of its descriptors */
@@ -124,17 +126,52 @@ static bool read_guest(const struct silt_memory *mem, uint64_t gpa, void *buf, u
 	return true;
 }
 
+static bool load_indirect(const struct table *t, uint32_t i, void *desc, uint64_t size)
+{
+	uint64_t off = i * size;
+
+	return off + size <= t->mapped ? silt_access_copy(desc, t->hva + off, size)
+				       : read_guest(t->vq->mem, t->gpa + off, desc, size);
+}
+
+/*
+ * As a descriptor of a split ring: what is next lies behind it. In the ring, the last one has the
+ * buffer's ID; in a table, no flag but one means anything.
+ */
+static bool load_packed(const struct table *t, uint32_t i, struct vring_desc *desc)
+{
+	struct vring_packed_desc packed;
+
+	if (t->indirect) {
+		if (!load_indirect(t, i, &packed, sizeof(packed)))
+			return false;
+		packed.flags &= VRING_DESC_F_WRITE;
+		packed.flags |= i + 1 < t->count ? VRING_DESC_F_NEXT : 0;
+	} else {
+		if (!silt_packed_load((uint64_t *)silt_packed_desc(&t->vq->ring, i), &packed))
+			return false;
+		t->slot->id = packed.id;
+		t->slot->ndescs = (i + t->count - t->slot->elem.head) % t->count + 1;
+	}
+	*desc = (struct vring_desc){
+		.addr = packed.addr,
+		.len = packed.len,
+		.flags = packed.flags,
+		.next = i + 1 < t->count ? i + 1 : 0,
+	};
+	return true;
+}
+
 static int load_desc(const struct table *t, uint32_t i, struct vring_desc *desc)
 {
-	uint64_t off = i * sizeof(*desc);
 	bool ok;
 
-	if (!t->indirect)
+	if (t->plain)
 		ok = silt_ring_load_desc(&t->vq->ring, i, desc);
-	else if (off + sizeof(*desc) <= t->mapped)
-		ok = silt_access_copy(desc, t->hva + off, sizeof(*desc));
+	else if (t->vq->ring.packed)
+		ok = load_packed(t, i, desc);
 	else
-		ok = read_guest(t->vq->mem, t->gpa + off, desc, sizeof(*desc));
+		ok = load_indirect(t, i, desc, sizeof(*desc));
 	return ok ? 0 : silt_err(EFAULT, "%s %u cannot be read", t->name, i);
 }
 
@@ -214,6 +251,7 @@ int silt_chain_read(const struct silt_virtq *vq, uint16_t head, struct silt_virt
 	const struct table ring = {
 		.vq = vq,
 		.slot = slot,
+		.plain = !vq->ring.packed,
 		.name = "descriptor",
 		.count = vq->ring.num,
 		.bound = vq->ring.num,

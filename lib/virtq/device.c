@@ -3,9 +3,10 @@
 
 #include "base/err.h"
 #include "base/mutant.h"
+#include "virtq/device.h"
 #include "virtq/inflight.h"
 #include "virtq/marks.h"
-#include "virtq/queue.h"
+#include "virtq/packed.h"
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
 
@@ -75,6 +76,7 @@ void silt_virtq_destroy(struct silt_virtq *vq)
 	silt_log_writer_set(&vq->writer, NULL);
 	free_slots(vq);
 	free(vq->by_head);
+	free(vq->order);
 	free(vq->staged);
 	free(vq);
 }
@@ -82,42 +84,58 @@ void silt_virtq_destroy(struct silt_virtq *vq)
 static int make_tables(struct silt_virtq *vq, uint16_t num)
 {
 	struct silt_virtq_slot **by_head = calloc(num, sizeof(struct silt_virtq_slot *));
+	struct silt_virtq_slot **order = calloc(num, sizeof(struct silt_virtq_slot *));
 	struct silt_virtq_staged *staged = calloc(num, sizeof(*staged));
 
-	if (!by_head || !staged) {
+	if (!by_head || !order || !staged) {
 		free(by_head);
+		free(order);
 		free(staged);
 		return silt_err(ENOMEM, "no memory for a queue of size %u", num);
 	}
 	free(vq->by_head);
+	free(vq->order);
 	free(vq->staged);
 	vq->by_head = by_head;
+	vq->order = order;
 	vq->staged = staged;
 	return 0;
 }
 
-int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_layout *layout,
-		     struct silt_memory *mem, uint16_t last_avail)
+static int start_split(struct silt_virtq *vq, uint32_t base)
 {
-	struct silt_ring ring;
 	uint16_t flags, idx;
-	int ret;
 
-	ret = silt_ring_init(&ring, layout);
-	if (ret < 0)
-		return ret;
-	if (!silt_access_load16(&ring.used->flags, &flags) ||
-	    !silt_access_load16(&ring.used->idx, &idx))
+	if (base > UINT16_MAX)
+		return silt_err(EINVAL, "the available index is %u, at most %u possible", base,
+				UINT16_MAX);
+	if (!silt_access_load16(&vq->ring.used->flags, &flags) ||
+	    !silt_access_load16(&vq->ring.used->idx, &idx))
 		return silt_err(EFAULT, "the used ring's flags and index cannot be read");
-	ret = make_tables(vq, ring.num);
-	if (ret < 0)
-		return ret;
-
-	vq->ring = ring;
-	vq->last_avail = last_avail;
-	vq->avail_idx = last_avail;
+	vq->last_avail = base;
+	vq->avail_idx = base;
 	vq->used_idx = idx;
 	vq->used_flags = flags;
+	return 0;
+}
+
+int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_layout *layout,
+		     struct silt_memory *mem, uint32_t base)
+{
+	int ret = silt_ring_init(&vq->ring, layout);
+
+	if (!ret)
+		ret = vq->ring.packed ? silt_packed_start(vq, base) : start_split(vq, base);
+	if (!ret)
+		ret = make_tables(vq, vq->ring.num);
+	if (ret < 0)
+		return ret;
+
+	if (vq->ring.packed) {
+		vq->desc_gpa = layout->desc_gpa;
+		vq->used_gpa = layout->used_gpa;
+	}
+	vq->oldest = vq->nordered = 0;
 	vq->pop_error = 0;
 	vq->ring_error = 0;
 	vq->used_unknown = false;
@@ -126,7 +144,13 @@ int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_layout *layo
 	return 0;
 }
 
-uint16_t silt_virtq_stop(struct silt_virtq *vq)
+/* Where to go on from, as SET_VRING_BASE has it. */
+static uint32_t base(const struct silt_virtq *vq)
+{
+	return vq->ring.packed ? vq->last_avail | (uint32_t)vq->used_idx << 16 : vq->last_avail;
+}
+
+uint32_t silt_virtq_stop(struct silt_virtq *vq)
 {
 	if (SILT_FAULT(publish_unflushed) || SILT_FAULT(stop_unflushed))
 		vq->writer.npending = 0;
@@ -135,7 +159,7 @@ uint16_t silt_virtq_stop(struct silt_virtq *vq)
 	silt_virtq_set_memory(vq, NULL);
 	silt_inflight_leave(vq);
 	vq->started = false;
-	return vq->last_avail;
+	return base(vq);
 }
 
 /* Elements in flight point into the old map: each that has no reference of its own gets one. */
@@ -165,8 +189,12 @@ static void mark_unknown(struct silt_virtq *vq)
 {
 	if (!vq->used_unknown || !vq->log_used || !vq->writer.log)
 		return;
-	if (!SILT_FAULT(restart_ring_unmarked))
+	if (!SILT_FAULT(restart_ring_unmarked) && vq->ring.packed) {
+		silt_mark_descs(vq, 0, silt_virtq_desc_size(vq->ring.num));
+		silt_mark_used(vq, 0, SILT_VIRTQ_EVENT_SIZE);
+	} else if (!SILT_FAULT(restart_ring_unmarked)) {
 		silt_mark_used(vq, 0, silt_virtq_used_size(vq->ring.num));
+	}
 	silt_virtq_flush(vq);
 	vq->used_unknown = false;
 }
@@ -185,7 +213,11 @@ void silt_virtq_set_log(struct silt_virtq *vq, struct silt_log *log, bool data, 
 	silt_log_writer_set(&vq->writer, log);
 	vq->log_data = data;
 	vq->log_used = used;
-	vq->used_gpa = used_gpa;
+#ifdef SILT_MUTANTS
+	vq->log_gpa = used_gpa;
+#endif
+	if (!vq->ring.packed)
+		vq->used_gpa = used_gpa;
 	mark_unknown(vq);
 }
 
@@ -286,8 +318,24 @@ static int take_available(struct silt_virtq *vq, struct silt_virtq_slot **out)
 	return 0;
 }
 
+static int take_packed(struct silt_virtq *vq, struct silt_virtq_slot **out)
+{
+	int at = silt_packed_next(vq);
+	int ret = at < 0 ? at : read_buffer(vq, at, out);
+
+	if (ret < 0)
+		return ret == -EAGAIN ? 0 : ret;
+	ret = silt_packed_check(vq, *out);
+	if (ret < 0) {
+		give_slot(vq, *out);
+		return ret;
+	}
+	silt_packed_taken(vq, *out);
+	return 1;
+}
+
 /* Return: 1 with the next buffer, 0 if there is none, -errno. */
-static int take_buffer(struct silt_virtq *vq, struct silt_virtq_slot **out)
+static int take_split(struct silt_virtq *vq, struct silt_virtq_slot **out)
 {
 	bool again = silt_virtq_resubmits(vq);
 	int ret = 0;
@@ -300,6 +348,12 @@ static int take_buffer(struct silt_virtq *vq, struct silt_virtq_slot **out)
 	return ret < 0 ? ret : 1;
 }
 
+static void append_in_order(struct silt_virtq *vq, struct silt_virtq_slot *slot)
+{
+	slot->pushed = false;
+	vq->order[(vq->oldest + vq->nordered++) % vq->ring.num] = slot;
+}
+
 int silt_virtq_pop(struct silt_virtq *vq, struct silt_virtq_elem **out)
 {
 	struct silt_virtq_slot *slot = NULL;
@@ -309,18 +363,38 @@ int silt_virtq_pop(struct silt_virtq *vq, struct silt_virtq_elem **out)
 		return silt_err(-vq->pop_error, "the queue broke at available index %u%s",
 				vq->last_avail,
 				vq->record.lost ? ": the inflight region cannot be accessed" : "");
-	ret = take_buffer(vq, &slot);
+	ret = __builtin_expect(vq->ring.packed, false) ? take_packed(vq, &slot)
+						       : take_split(vq, &slot);
 	if (ret < 0)
 		vq->pop_error = ret;
 	if (ret <= 0)
 		return ret;
 	vq->by_head[slot->elem.head] = slot;
 	vq->inflight++;
+	if (__builtin_expect(vq->ring.in_order, false))
+		append_in_order(vq, slot);
 	*out = &slot->elem;
 	return 1;
 }
 
 /* ---- Push and publish ------------------------------------------------------------------------ */
+
+static void stage(struct silt_virtq *vq, struct silt_virtq_slot *slot, uint32_t len)
+{
+	vq->staged[vq->nstaged++] = (struct silt_virtq_staged){.slot = slot, .len = len};
+}
+
+/* What is done waits until all is done that was popped before it. */
+static void stage_in_order(struct silt_virtq *vq, struct silt_virtq_slot *slot, uint32_t len)
+{
+	slot->pushed = true;
+	slot->len = len;
+	for (; vq->nordered && vq->order[vq->oldest]->pushed; vq->nordered--) {
+		slot = vq->order[vq->oldest];
+		stage(vq, slot, slot->len);
+		vq->oldest = (vq->oldest + 1) % vq->ring.num;
+	}
+}
 
 void silt_virtq_push(struct silt_virtq *vq, struct silt_virtq_elem *elem, uint32_t len)
 {
@@ -328,24 +402,52 @@ void silt_virtq_push(struct silt_virtq *vq, struct silt_virtq_elem *elem, uint32
 
 	if (slot->resubmitted && !SILT_FAULT(resubmit_unmarked))
 		silt_virtq_wrote(vq, elem, 0, UINT64_MAX);
-	vq->staged[vq->nstaged++] = (struct silt_virtq_staged){.slot = slot, .len = len};
 	vq->inflight--;
+	if (__builtin_expect(vq->ring.in_order, false))
+		stage_in_order(vq, slot, len);
+	else
+		stage(vq, slot, len);
+}
+
+static inline bool store_entry(struct silt_virtq *vq, unsigned int at,
+			       const struct silt_virtq_staged *s)
+{
+	struct vring_used_elem *entry =
+		&vq->ring.used->ring[silt_ring_slot(&vq->ring, vq->used_idx + at)];
+
+	return silt_access_store32(&entry->id, s->slot->elem.head) &&
+	       silt_access_store32(&entry->len, s->len);
 }
 
 static bool store_entries(struct silt_virtq *vq)
 {
 	unsigned int i;
 
-	for (i = 0; i < vq->nstaged; i++) {
-		const struct silt_virtq_staged *s = &vq->staged[i];
-		struct vring_used_elem *entry =
-			&vq->ring.used->ring[silt_ring_slot(&vq->ring, vq->used_idx + i)];
+	for (i = 0; i < vq->nstaged; i++)
+		if (!store_entry(vq, i, &vq->staged[i]))
+			return false;
+	return true;
+}
 
-		if (!silt_access_store32(&entry->id, s->slot->elem.head) ||
-		    !silt_access_store32(&entry->len, s->len))
+static bool store_in_order(struct silt_virtq *vq)
+{
+	unsigned int i, last;
+
+	for (i = 0; i < vq->nstaged; i = last + 1) {
+		last = silt_virtq_run_end(vq, i);
+		if (!store_entry(vq, i, &vq->staged[last]))
 			return false;
 	}
 	return true;
+}
+
+static void mark_in_order(struct silt_virtq *vq)
+{
+	unsigned int i;
+
+	for (i = 0; i < vq->nstaged; i = silt_virtq_run_end(vq, i) + 1)
+		silt_mark_used(vq, SILT_USED_ENTRY(silt_ring_slot(&vq->ring, vq->used_idx + i)),
+			       sizeof(struct vring_used_elem));
 }
 
 static void mark_entries(struct silt_virtq *vq)
@@ -378,14 +480,20 @@ static bool published_in_one_page(const struct silt_virtq *vq)
 }
 
 /* Entries and index. */
-static void mark_published(struct silt_virtq *vq)
+static void mark_published(struct silt_virtq *vq, bool packed)
 {
-	if (vq->log_used && published_in_one_page(vq)) {
+	if (packed) {
+		silt_packed_mark(vq);
+	} else if (vq->log_used && published_in_one_page(vq)) {
 		silt_log_write_now(&vq->writer, vq->used_gpa, sizeof(vq->ring.used->idx));
 		return;
+	} else {
+		if (vq->ring.in_order)
+			mark_in_order(vq);
+		else
+			mark_entries(vq);
+		silt_mark_used(vq, SILT_USED_IDX, sizeof(vq->ring.used->idx));
 	}
-	mark_entries(vq);
-	silt_mark_used(vq, SILT_USED_IDX, sizeof(vq->ring.used->idx));
 	if (!SILT_FAULT(publish_unflushed))
 		silt_virtq_flush(vq);
 }
@@ -410,31 +518,39 @@ static int ring_fault(struct silt_virtq *vq, const char *what)
 {
 	vq->pop_error = -EFAULT;
 	vq->ring_error = -EFAULT;
-	return silt_err(EFAULT, "the used ring's %s cannot be accessed", what);
+	return silt_err(EFAULT, "the ring's %s cannot be accessed", what);
+}
+
+static bool store_split(struct silt_virtq *vq, uint16_t idx)
+{
+	return (__builtin_expect(vq->ring.in_order, false) ? store_in_order(vq)
+							   : store_entries(vq)) &&
+	       silt_access_store16(&vq->ring.used->idx, idx);
 }
 
 int silt_virtq_publish(struct silt_virtq *vq)
 {
+	bool packed = __builtin_expect(vq->ring.packed, false), stored;
 	uint16_t old = vq->used_idx, idx = old + vq->nstaged;
-	bool stored;
 
 	if (!vq->nstaged)
 		return 0;
+	if (packed)
+		idx = silt_packed_used_after(vq);
 	silt_virtq_flush(vq);
 	silt_inflight_batch(vq);
 	silt_fault_before_publish(vq);
-	stored = !vq->ring_error && store_entries(vq) &&
-		 silt_access_store16(&vq->ring.used->idx, idx);
+	stored = !vq->ring_error && (packed ? silt_packed_store(vq) : store_split(vq, idx));
 	silt_fault_after_publish(vq);
 	/* After a fault some may have been stored all the same. */
-	mark_published(vq);
+	mark_published(vq, packed);
 	if (stored)
 		silt_inflight_settle(vq, idx);
 	give_staged(vq);
 	if (!stored)
-		return ring_fault(vq, "entries and index");
+		return ring_fault(vq, "used entries");
 	vq->used_idx = idx;
-	return call_wanted(vq, old);
+	return packed ? silt_packed_call_wanted(vq, old) : call_wanted(vq, old);
 }
 
 /* ---- Kicks ----------------------------------------------------------------------------------- */
@@ -459,10 +575,33 @@ static bool store_flags(struct silt_virtq *vq, uint16_t flags)
 	return ok;
 }
 
-int silt_virtq_enable_kick(struct silt_virtq *vq)
+static bool ask_kick(struct silt_virtq *vq)
+{
+	if (vq->ring.packed)
+		return silt_packed_ask_kick(vq, true);
+	return vq->ring.event_idx ? store_avail_event(vq) : store_flags(vq, 0);
+}
+
+/* Return: 1 if there is something to pop, 0 if not, -EFAULT. */
+static int look_again(struct silt_virtq *vq)
 {
 	uint16_t idx;
-	bool ok = vq->ring.event_idx ? store_avail_event(vq) : store_flags(vq, 0);
+	int ret;
+
+	if (vq->ring.packed) {
+		ret = silt_packed_next(vq);
+		return ret < 0 && ret != -EAGAIN ? ring_fault(vq, "next descriptor")
+						 : ret != -EAGAIN;
+	}
+	if (!silt_access_load16(&vq->ring.avail->idx, &idx))
+		return ring_fault(vq, "available index");
+	return idx != vq->last_avail;
+}
+
+int silt_virtq_enable_kick(struct silt_virtq *vq)
+{
+	bool ok = ask_kick(vq);
+	int ret;
 
 	if (!SILT_FAULT(publish_unflushed) && !SILT_FAULT(stop_unflushed))
 		silt_virtq_flush(vq);
@@ -470,9 +609,8 @@ int silt_virtq_enable_kick(struct silt_virtq *vq)
 		return ring_fault(vq, "wish for kicks");
 	/* The driver stores its index, then looks whether a kick is wanted; here the reverse. */
 	silt_fence();
-	if (!silt_access_load16(&vq->ring.avail->idx, &idx))
-		return ring_fault(vq, "available index");
-	return idx != vq->last_avail || silt_virtq_resubmits(vq);
+	ret = look_again(vq);
+	return ret ? ret : silt_virtq_resubmits(vq) > 0;
 }
 
 int silt_virtq_disable_kick(struct silt_virtq *vq)
@@ -480,9 +618,10 @@ int silt_virtq_disable_kick(struct silt_virtq *vq)
 	bool ok;
 
 	/* With an event index, one that stays behind asks for no kicks. */
-	if (vq->ring.event_idx)
+	if (vq->ring.event_idx && !vq->ring.packed)
 		return 0;
-	ok = store_flags(vq, VRING_USED_F_NO_NOTIFY);
+	ok = vq->ring.packed ? silt_packed_ask_kick(vq, false)
+			     : store_flags(vq, VRING_USED_F_NO_NOTIFY);
 	silt_virtq_flush(vq);
 	return ok ? 0 : ring_fault(vq, "flags");
 }

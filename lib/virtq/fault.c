@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include "virtq/fault.h"
+#include "virtq/packed.h"
 
 #define PAGE_MASK (SILT_LOG_PAGE_SIZE - 1)
 #define FOUR_GIB  (UINT64_C(1) << 32)
@@ -38,32 +39,52 @@ static bool ends_a_region(const struct silt_memory *mem, uint64_t end)
 	return false;
 }
 
+/* What lies at descriptor @i of the ring now, as a split ring would have it. */
+static bool look_at_desc(const struct silt_virtq *vq, uint16_t i, struct vring_desc *desc)
+{
+	struct vring_packed_desc packed;
+
+	if (i >= vq->ring.num)
+		return false;
+	if (!vq->ring.packed)
+		return silt_ring_load_desc(&vq->ring, i, desc);
+	if (!silt_packed_load((uint64_t *)silt_packed_desc(&vq->ring, i), &packed))
+		return false;
+	*desc = (struct vring_desc){
+		.addr = packed.addr, .flags = packed.flags, .next = (i + 1) % vq->ring.num};
+	return true;
+}
+
+static uint16_t first_desc(const struct silt_virtq *vq, const struct silt_virtq_elem *elem)
+{
+	return vq->ring.packed ? ((const struct silt_virtq_slot *)elem)->first : elem->head;
+}
+
 static bool is_indirect(const struct silt_virtq *vq, const struct silt_virtq_elem *elem)
 {
 	struct vring_desc desc;
 
-	return silt_ring_load_desc(&vq->ring, elem->head, &desc) &&
-	       desc.flags & VRING_DESC_F_INDIRECT;
+	return look_at_desc(vq, first_desc(vq, elem), &desc) && desc.flags & VRING_DESC_F_INDIRECT;
 }
 
 /* Where the descriptor of segment @seg points now, whatever it did when it was taken. */
 static uint64_t reread(const struct silt_virtq *vq, const struct silt_virtq_elem *elem,
 		       unsigned int seg)
 {
-	struct vring_desc desc = {.next = elem->head};
+	struct vring_desc desc = {.next = first_desc(vq, elem)};
 	uint64_t len;
 	void *table;
 	unsigned int i;
 
 	for (i = 0; i <= seg; i++) {
-		if (desc.next >= vq->ring.num || !silt_ring_load_desc(&vq->ring, desc.next, &desc))
+		if (!look_at_desc(vq, desc.next, &desc))
 			return elem->gpa[seg];
 		if (!(desc.flags & VRING_DESC_F_INDIRECT))
 			continue;
 		len = (seg + 1) * sizeof(desc);
 		table = silt_memory_translate(vq->mem, desc.addr, &len);
 		if (!table || len < (seg + 1) * sizeof(desc) ||
-		    !silt_access_copy(&desc, (char *)table + seg * sizeof(desc), sizeof(desc)))
+		    !silt_access_load64((uint64_t *)table + 2 * seg, &desc.addr))
 			return elem->gpa[seg];
 		break;
 	}
@@ -152,9 +173,10 @@ void silt_fault_data(const struct silt_virtq *vq, const struct silt_virtq_elem *
 
 void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, uint64_t *len)
 {
-	bool flags = *off == SILT_USED_FLAGS;
-	bool idx = *off == SILT_USED_IDX;
-	bool event = *off == SILT_USED_EVENT(vq->ring.num);
+	bool packed = vq->ring.packed;
+	bool flags = packed ? !vq->ring.event_idx : *off == SILT_USED_FLAGS;
+	bool idx = !packed && *off == SILT_USED_IDX;
+	bool event = packed ? vq->ring.event_idx : *off == SILT_USED_EVENT(vq->ring.num);
 	bool entry = !flags && !idx && !event;
 	bool wrapped = entry && vq->used_idx >= vq->ring.num;
 
@@ -162,8 +184,23 @@ void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, uint64_t *len)
 	    (SILT_FAULT(used_index_unlogged) && idx) || (SILT_FAULT(event_unlogged) && event) ||
 	    (SILT_FAULT(flags_unlogged) && flags) || (SILT_FAULT(wrap_unlogged) && wrapped))
 		*len = 0;
+	if (SILT_FAULT(used_gpa_ignored) && !packed)
+		*off += SILT_LOG_PAGE_SIZE;
+}
+
+void silt_fault_descs(const struct silt_virtq *vq, uint64_t *off, uint64_t *len)
+{
+	bool wrapped = !(vq->used_idx & SILT_PACKED_WRAP);
+	bool first = *off == SILT_PACKED_TAIL(silt_packed_offset(vq->used_idx));
+
+	if (SILT_FAULT(used_entry_unlogged) || (SILT_FAULT(wrap_unlogged) && wrapped) ||
+	    (SILT_FAULT(packed_batch_first_only) && !first))
+		*len = 0;
+	/* One page further on, or where the frontend would have a split ring's used ring logged. */
 	if (SILT_FAULT(used_gpa_ignored))
 		*off += SILT_LOG_PAGE_SIZE;
+	if (SILT_FAULT(packed_descs_at_log_addr))
+		*off += vq->log_gpa - vq->desc_gpa;
 }
 
 static void count_and_die(const struct silt_virtq *vq)

@@ -13,6 +13,7 @@
 void silt_fault_data(const struct silt_virtq *vq, const struct silt_virtq_elem *elem,
 		     unsigned int seg, uint64_t *gpa, uint64_t *len);
 void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, uint64_t *len);
+void silt_fault_descs(const struct silt_virtq *vq, uint64_t *off, uint64_t *len);
 
 /* Deaths: while nothing of a batch is stored, and when all of it is and nothing is marked. */
 void silt_fault_before_publish(const struct silt_virtq *vq);
@@ -25,6 +26,11 @@ static inline void silt_fault_data(const struct silt_virtq *vq, const struct sil
 }
 
 static inline void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, uint64_t *len)
+{
+	(void)vq, (void)off, (void)len;
+}
+
+static inline void silt_fault_descs(const struct silt_virtq *vq, uint64_t *off, uint64_t *len)
 {
 	(void)vq, (void)off, (void)len;
 }

@@ -327,6 +327,8 @@ static void go_on(struct silt_virtq *vq)
 
 static int check_place(const struct silt_virtq *vq, const void *region, uint16_t size)
 {
+	if (vq->ring.packed)
+		return silt_err(EINVAL, "no record of what is in flight is kept of a packed ring");
 	if ((uintptr_t)region % sizeof(uint64_t))
 		return silt_err(EINVAL, "the inflight region at %p is not aligned to %zu bytes",
 				region, sizeof(uint64_t));

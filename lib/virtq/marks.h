@@ -17,18 +17,35 @@ static inline void silt_mark_data(struct silt_virtq *vq, const struct silt_virtq
 	silt_log_write(&vq->writer, gpa, len);
 }
 
-/* Mark @len bytes of the used ring from its byte @off on; they have been stored. */
-static inline void silt_mark_used(struct silt_virtq *vq, uint64_t off, uint64_t len)
+/* The frontend chose @base: what wraps must count as outside, not land on page 0. */
+static inline void silt_mark_ring(struct silt_virtq *vq, uint64_t base, uint64_t off, uint64_t len)
 {
 	uint64_t gpa;
 
+	if (__builtin_add_overflow(base, off, &gpa))
+		gpa = UINT64_MAX;
+	silt_log_write(&vq->writer, gpa, len);
+}
+
+/*
+ * Mark @len bytes of the used ring, or of a packed ring's device area, from its byte @off on; they
+ * have been stored.
+ */
+static inline void silt_mark_used(struct silt_virtq *vq, uint64_t off, uint64_t len)
+{
 	if (!vq->log_used)
 		return;
 	silt_fault_used(vq, &off, &len);
-	/* The frontend chose used_gpa: what wraps must count as outside, not land on page 0. */
-	if (__builtin_add_overflow(vq->used_gpa, off, &gpa))
-		gpa = UINT64_MAX;
-	silt_log_write(&vq->writer, gpa, len);
+	silt_mark_ring(vq, vq->used_gpa, off, len);
+}
+
+/* Packed: mark @len bytes of the descriptor ring from its byte @off on; they have been stored. */
+static inline void silt_mark_descs(struct silt_virtq *vq, uint64_t off, uint64_t len)
+{
+	if (!vq->log_used)
+		return;
+	silt_fault_descs(vq, &off, &len);
+	silt_mark_ring(vq, vq->desc_gpa, off, len);
 }
 
 #endif

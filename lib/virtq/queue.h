@@ -12,6 +12,11 @@ struct silt_virtq_slot {
 	unsigned int room;	     /* segments that elem.iov and elem.gpa can hold */
 	struct silt_memory *mem;     /* the map that iov points into, once the queue has another */
 	bool resubmitted; /* another process popped it first, and may have stored to it */
+	uint16_t first;	  /* packed: the offset of its first descriptor, */
+	uint16_t ndescs;  /* how many of the ring it took, */
+	uint16_t id;	  /* and the buffer ID in the last of them */
+	bool pushed;	  /* IN_ORDER: done, but perhaps not those before it, */
+	uint32_t len;	  /* and the bytes written */
 	struct silt_virtq_slot *next_free;
 };
 
@@ -35,17 +40,20 @@ struct silt_virtq {
 	struct silt_memory *mem;
 	bool started;
 
+	/* Indexes of a split ring; of a packed one, places (packed.h). */
 	uint16_t last_avail; /* the next available entry to take */
-	uint16_t avail_idx;  /* the driver's index as seen last */
+	uint16_t avail_idx;  /* split: the driver's index as seen last */
 	uint16_t used_idx;   /* the next used entry to fill */
-	uint16_t used_flags; /* what used->flags holds */
+	uint16_t used_flags; /* split: what used->flags holds */
+	uint32_t event;	     /* packed: what the device area holds */
 
 	int pop_error;	/* what every pop returns from now on, or 0 */
 	int ring_error; /* likewise for publish: completions were lost */
 
 	/*
 	 * A head belongs to the device from pop until its used entry is published. So no head is
-	 * taken twice, and in flight and staged elements together are at most ring.num.
+	 * taken twice, and in flight and staged elements together are at most ring.num. What is
+	 * the head of a split ring is the buffer ID of a packed one.
 	 */
 	struct silt_virtq_slot **by_head;
 	struct silt_virtq_slot *free_slots;
@@ -54,20 +62,42 @@ struct silt_virtq {
 	struct silt_virtq_staged *staged;
 	unsigned int nstaged;
 
+	/* IN_ORDER: what was popped and not staged, in that order; a ring of ring.num. */
+	struct silt_virtq_slot **order;
+	unsigned int oldest, nordered;
+
 	struct silt_virtq_record record;
 
 	struct silt_log_writer writer;
 	bool used_unknown; /* another process may have stored to the used ring and not marked it */
 	bool log_data;
 	bool log_used;
-	uint64_t used_gpa;
+	uint64_t used_gpa; /* where the used ring is logged; packed: the device area, */
+	uint64_t desc_gpa; /* and the descriptor ring */
+#ifdef SILT_MUTANTS
+	uint64_t log_gpa; /* what silt_virtq_set_log() was told */
+#endif
 };
 
 /*
- * Read the chain that starts at @head into @slot's element, each descriptor once.
+ * Read the chain that starts at descriptor @head into @slot's element, each descriptor once. The
+ * element's head is @head, even if the ring is packed, where slot->id is its buffer ID.
  * Return: 0, -EPROTO, -EFAULT or -ENOMEM.
  */
 int silt_chain_read(const struct silt_virtq *vq, uint16_t head, struct silt_virtq_slot *slot);
+
+/*
+ * The last of the staged elements for which one used entry can stand that is written for element
+ * @i: with IN_ORDER, the driver takes those before it as written completely.
+ */
+static inline unsigned int silt_virtq_run_end(const struct silt_virtq *vq, unsigned int i)
+{
+	if (!vq->ring.in_order)
+		return i;
+	while (i + 1 < vq->nstaged && vq->staged[i].len == vq->staged[i].slot->elem.write_len)
+		i++;
+	return i;
+}
 
 /* The used ring may hold stores without marks: mark all of it, now or once it is logged. */
 void silt_virtq_used_unknown(struct silt_virtq *vq);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <linux/virtio_config.h>
 #include <linux/virtio_ring.h>
 
 #include <silt/access.h>
@@ -18,11 +19,16 @@
 	(offsetof(struct vring_used, ring) + sizeof(struct vring_used_elem) * (i))
 #define SILT_USED_EVENT(num) SILT_USED_ENTRY((uint64_t)(num))
 
-/* The three parts of a split ring, in memory that the other side writes at any moment. */
+/*
+ * The three parts of a ring, in memory that the other side writes at any moment. They are named and
+ * typed as those of a split one; what a packed one has in their place is in packed.h.
+ */
 struct silt_ring {
 	uint16_t num;
+	bool packed;
 	bool event_idx;
 	bool indirect;
+	bool in_order;
 	struct vring_desc *desc;
 	struct vring_avail *avail;
 	struct vring_used *used;

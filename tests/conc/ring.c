@@ -13,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <linux/virtio_config.h>
 #include <linux/virtio_ring.h>
 
 #include "support/rng.h"
@@ -28,15 +29,18 @@
 #define STRIDE	 256 /* bytes from answer to answer */
 #define HANG_MS	 60000
 
+#define PACKED_BASE (SILT_VIRTQ_PACKED_START | (uint32_t)SILT_VIRTQ_PACKED_START << 16)
+
 struct pair {
 	struct guest guest;
 	struct guest_ring ring;
 	unsigned int total;
+	bool packed;
 	bool logged; /* without a log no mark adds a fence */
 	int kick, call;
 	bool done;     /* the driver has all answers: the device may end */
 	bool finished; /* so has the device: the harvester may */
-	uint8_t *copy; /* of low memory, from USED on */
+	uint8_t *copy; /* of low memory, from DESC on */
 	uint64_t bits[GUEST_LOG_SIZE / 8 + 1];
 };
 
@@ -120,7 +124,8 @@ static void *run_device(void *arg)
 	struct silt_virtq *vq;
 
 	must(silt_virtq_create(&vq), "create");
-	must(silt_virtq_start(vq, &p->ring.device, p->guest.mem, 0), "start");
+	must(silt_virtq_start(vq, &p->ring.device, p->guest.mem, p->packed ? PACKED_BASE : 0),
+	     "start");
 	if (p->logged)
 		silt_virtq_set_log(vq, p->guest.log, true, true, USED);
 	while (!__atomic_load_n(&p->done, __ATOMIC_ACQUIRE)) {
@@ -246,7 +251,7 @@ static void harvest(struct pair *p)
 
 	if (silt_log_harvest(p->guest.log, p->bits) < 0)
 		die("harvest");
-	for (page = USED >> 12; page < (ANSWERS + SLOTS * STRIDE) >> 12; page++) {
+	for (page = DESC >> 12; page < (ANSWERS + SLOTS * STRIDE) >> 12; page++) {
 		uint64_t gpa = page << 12;
 
 		if (!silt_bitmap_test(p->bits, page))
@@ -276,7 +281,27 @@ static void compare(const struct pair *p, uint64_t from, uint64_t to)
 
 /* ---- One run --------------------------------------------------------------------------------- */
 
-static void run(uint16_t num, bool event_idx, bool logged, unsigned int total)
+/* What the device stored is what is used now; the driver's own stores are in no log. */
+static void compare_descs(const struct pair *p)
+{
+	const struct vring_packed_desc *desc = (void *)guest_hva(&p->guest, DESC);
+	unsigned int i;
+
+	for (i = 0; i < p->ring.num; i++)
+		if (!(desc[i].flags >> VRING_PACKED_DESC_F_AVAIL & 1) ==
+		    !(desc[i].flags >> VRING_PACKED_DESC_F_USED & 1))
+			compare(p, DESC + 16 * i + 8, DESC + 16 * i + 16);
+}
+
+static void compare_ring(const struct pair *p)
+{
+	if (p->packed)
+		compare_descs(p);
+	compare(p, USED,
+		USED + (p->packed ? SILT_VIRTQ_EVENT_SIZE : silt_virtq_used_size(p->ring.num)));
+}
+
+static void run(uint16_t num, uint64_t features, bool logged, unsigned int total)
 {
 	static struct pair p;
 	struct driver d = {.p = &p};
@@ -284,15 +309,16 @@ static void run(uint16_t num, bool event_idx, bool logged, unsigned int total)
 
 	memset(&p, 0, sizeof(p));
 	guest_open(&p.guest);
-	guest_place_ring(&p.guest, &p.ring, num, DESC, AVAIL, USED,
-			 (uint64_t)event_idx << VIRTIO_RING_F_EVENT_IDX);
+	guest_place_ring(&p.guest, &p.ring, num, DESC, AVAIL, USED, features);
+	p.packed = features >> VIRTIO_F_RING_PACKED & 1;
 	p.total = total;
 	p.logged = logged;
 	p.kick = must(eventfd(0, EFD_CLOEXEC), "eventfd");
 	p.call = must(eventfd(0, EFD_CLOEXEC), "eventfd");
 	p.copy = calloc(1, GUEST_LOW_SIZE);
 	/* Both ends use one mapping, so that a race detector sees them meet. */
-	must(silt_driver_create(&p.ring.device, 0, &d.d), "driver");
+	must(silt_driver_create(&p.ring.device, p.packed ? SILT_VIRTQ_PACKED_START : 0, &d.d),
+	     "driver");
 	if (!p.copy || pthread_create(&device, NULL, run_device, &p) ||
 	    pthread_create(&harvester, NULL, run_harvester, &p))
 		die("set-up");
@@ -303,7 +329,7 @@ static void run(uint16_t num, bool event_idx, bool logged, unsigned int total)
 	pthread_join(device, NULL);
 	pthread_join(harvester, NULL);
 	if (logged) {
-		compare(&p, USED, USED + silt_virtq_used_size(num));
+		compare_ring(&p);
 		compare(&p, ANSWERS, ANSWERS + SLOTS * STRIDE);
 	}
 
@@ -316,13 +342,17 @@ static void run(uint16_t num, bool event_idx, bool logged, unsigned int total)
 
 int main(int argc, char **argv)
 {
-	unsigned int total = argc > 1 ? (unsigned int)atoi(argv[1]) : rounds(10000);
+	unsigned int total = argc > 1 ? (unsigned int)atoi(argv[1]) : rounds(3000);
 	unsigned int mode;
 
-	for (mode = 0; mode < 4; mode++) {
-		run(2, mode & 1, mode & 2, total);
-		run(8, mode & 1, mode & 2, total);
-		run(256, mode & 1, mode & 2, total);
+	for (mode = 0; mode < 16; mode++) {
+		uint64_t features = (uint64_t)(mode & 1) << VIRTIO_RING_F_EVENT_IDX |
+				    (uint64_t)(mode >> 2 & 1) << VIRTIO_F_RING_PACKED |
+				    (uint64_t)(mode >> 3 & 1) << VIRTIO_F_IN_ORDER;
+
+		run(2, features, mode & 2, total);
+		run(mode & 4 ? 11 : 8, features, mode & 2, total);
+		run(256, features, mode & 2, total);
 	}
 	return 0;
 }

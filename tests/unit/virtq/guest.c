@@ -148,5 +148,7 @@ void guest_place_ring(const struct guest *g, struct guest_ring *r, uint16_t num,
 		.avail = guest_hva(g, avail),
 		.used = guest_hva(g, used),
 		.features = features,
+		.desc_gpa = desc,
+		.used_gpa = used,
 	};
 }

@@ -75,6 +75,15 @@ void model_device_used(struct model *m, uint64_t off, const void *buf, uint64_t 
 		mark(m, m->used_gpa + off + i);
 }
 
+void model_device_desc(struct model *m, uint64_t off, const void *buf, uint64_t len)
+{
+	uint64_t i;
+
+	model_store(m, m->ring->desc + off, buf, len);
+	for (i = 0; m->log_used && i < len; i++)
+		mark(m, m->desc_gpa + off + i);
+}
+
 uint8_t model_load8(const struct model *m, uint64_t gpa)
 {
 	return *at(m, gpa);

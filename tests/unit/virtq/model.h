@@ -17,7 +17,8 @@ struct model {
 	uint8_t *marked; /* one byte for each byte of the log */
 
 	bool log_data, log_used;
-	uint64_t used_gpa;
+	uint64_t used_gpa; /* of a packed ring, where its device area is logged */
+	uint64_t desc_gpa; /* and its descriptor ring */
 };
 
 void model_open(struct model *m, const struct guest *g, const struct guest_ring *ring,
@@ -28,9 +29,13 @@ void model_close(struct model *m);
 void model_store(struct model *m, uint64_t gpa, const void *buf, uint64_t len);
 void model_store16(struct model *m, uint64_t gpa, uint16_t val);
 
-/* Stores by the device: to a buffer, and to byte @off of the used ring. */
+/*
+ * Stores by the device: to a buffer, and to byte @off of the used ring, or of a packed ring's
+ * device area or descriptor ring.
+ */
 void model_device_data(struct model *m, uint64_t gpa, uint8_t byte);
 void model_device_used(struct model *m, uint64_t off, const void *buf, uint64_t len);
+void model_device_desc(struct model *m, uint64_t off, const void *buf, uint64_t len);
 
 /* A page that the device was told of as stored. */
 void model_mark_data(struct model *m, uint64_t gpa);

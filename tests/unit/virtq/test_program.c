@@ -14,21 +14,15 @@
 #include <cmocka.h>
 #include <linux/virtio_ring.h>
 
-#include "model.h"
-#include "support/rng.h"
+#include "program.h"
 #include "support/rounds.h"
 
-#define MAX_NUM	  256
-#define MAX_SEGS  16
-#define MAX_LEN	  9000
-#define PROGRAMS  60
-#define STEPS	  1500
-#define USED_RING 4 /* offset of the first used entry */
+#define PROGRAMS 60
+#define STEPS	 1500
 
 /* Where indirect tables lie: one of them straddles GUEST_CUT1 in the middle of a descriptor. */
 #define TABLES	     UINT64_C(0x48008)
 #define TABLE_STRIDE UINT64_C(264)
-#define NTABLES	     248
 
 /* Where buffers lie: the second stretch has GUEST_CUT2 in it. */
 static const struct {
@@ -38,52 +32,6 @@ static const struct {
 	{0x58000, GUEST_LOW_END},
 	{GUEST_HIGH, GUEST_HIGH_END},
 };
-
-struct buffer {
-	bool in_use;
-	uint16_t head;
-	unsigned int nsegs;
-	struct silt_driver_seg seg[MAX_SEGS];
-	int table; /* its number, or -1 */
-	unsigned int ndescs;
-	uint16_t desc[MAX_SEGS];
-	uint64_t read_len, write_len;
-	struct silt_virtq_elem *elem;
-	uint32_t used_len;
-};
-
-/* A first-in first-out list of buffers. */
-struct fifo {
-	struct buffer *buf[MAX_NUM];
-	unsigned int n;
-};
-
-struct program {
-	struct rng rng;
-	struct guest guest;
-	struct guest_ring ring;
-	struct model model;
-	bool event_idx, indirect;
-	struct silt_driver *driver;
-	struct silt_virtq *vq;
-
-	struct buffer buffer[MAX_NUM];
-	bool desc_busy[MAX_NUM];
-	bool table_busy[NTABLES];
-	unsigned int ndescs_free;
-	struct fifo added, available, popped, staged, used;
-	uint16_t avail_idx, last_avail, used_idx, last_used;
-};
-
-static uint64_t below(struct program *p, uint64_t bound)
-{
-	return rng_below(&p->rng, bound);
-}
-
-static bool chance(struct program *p, unsigned int percent)
-{
-	return below(p, 100) < percent;
-}
 
 static void append(struct fifo *f, struct buffer *b)
 {
@@ -179,69 +127,9 @@ static struct buffer *random_buffer(struct program *p)
 	return b;
 }
 
-static uint64_t table_gpa(int table)
+uint64_t program_table_gpa(int table)
 {
 	return TABLES + table * TABLE_STRIDE;
-}
-
-/* The descriptor at @gpa must say what segment @i says; then the model has it too. */
-static void adopt_desc(struct program *p, const struct buffer *b, unsigned int i, uint64_t gpa)
-{
-	struct vring_desc desc;
-	uint16_t flags = (b->seg[i].device_writes ? VRING_DESC_F_WRITE : 0) |
-			 (i + 1 < b->nsegs ? VRING_DESC_F_NEXT : 0);
-
-	memcpy(&desc, guest_at(&p->guest, gpa), sizeof(desc));
-	assert_int_equal(desc.addr, b->seg[i].gpa);
-	assert_int_equal(desc.len, b->seg[i].len);
-	assert_int_equal(desc.flags, flags);
-	model_store(&p->model, gpa, &desc, sizeof(desc));
-}
-
-static void take_desc(struct program *p, struct buffer *b, uint16_t desc)
-{
-	assert_true(desc < p->ring.num);
-	assert_false(p->desc_busy[desc]);
-	p->desc_busy[desc] = true;
-	p->ndescs_free--;
-	b->desc[b->ndescs++] = desc;
-}
-
-static void adopt_direct(struct program *p, struct buffer *b)
-{
-	uint16_t at = b->head, next;
-	unsigned int i;
-
-	for (i = 0; i < b->nsegs; i++) {
-		uint64_t gpa = p->ring.desc + 16 * at;
-
-		take_desc(p, b, at);
-		adopt_desc(p, b, i, gpa);
-		memcpy(&next, guest_at(&p->guest, gpa + 14), sizeof(next));
-		at = next;
-	}
-}
-
-static void adopt_indirect(struct program *p, struct buffer *b)
-{
-	const struct vring_desc desc = {
-		.addr = table_gpa(b->table),
-		.len = 16 * b->nsegs,
-		.flags = VRING_DESC_F_INDIRECT,
-	};
-	unsigned int i;
-	uint16_t next;
-
-	take_desc(p, b, b->head);
-	model_store(&p->model, p->ring.desc + 16 * b->head, &desc, sizeof(desc));
-	p->table_busy[b->table] = true;
-	for (i = 0; i < b->nsegs; i++) {
-		uint64_t gpa = table_gpa(b->table) + 16 * i;
-
-		adopt_desc(p, b, i, gpa);
-		memcpy(&next, guest_at(&p->guest, gpa + 14), sizeof(next));
-		assert_int_equal(next, i + 1 < b->nsegs ? i + 1 : 0);
-	}
 }
 
 static void step_add(struct program *p)
@@ -253,9 +141,9 @@ static void step_add(struct program *p)
 	if (!p->ndescs_free)
 		return;
 	b = random_buffer(p);
-	table = b->table < 0 ? NULL : guest_at(&p->guest, table_gpa(b->table));
-	head = silt_driver_add(p->driver, b->seg, b->nsegs, table, table ? table_gpa(b->table) : 0,
-			       b);
+	table = b->table < 0 ? NULL : guest_at(&p->guest, program_table_gpa(b->table));
+	head = silt_driver_add(p->driver, b->seg, b->nsegs, table,
+			       table ? program_table_gpa(b->table) : 0, b);
 	if (!table && b->nsegs > p->ndescs_free) {
 		assert_int_equal(head, -ENOSPC);
 		return;
@@ -263,36 +151,21 @@ static void step_add(struct program *p)
 	assert_true(head >= 0 && head < p->ring.num);
 	b->head = head;
 	b->in_use = true;
-	if (table)
-		adopt_indirect(p, b);
-	else
-		adopt_direct(p, b);
-	model_store16(&p->model, p->ring.avail + 4 + 2 * (p->avail_idx % p->ring.num), head);
-	p->avail_idx++;
+	p->format->added(p, b);
 	append(&p->added, b);
 }
 
 static void step_driver_publish(struct program *p)
 {
-	uint16_t old = p->avail_idx - p->added.n;
-	uint64_t event = p->ring.used + USED_RING + 8 * p->ring.num;
-	bool kick = p->event_idx
-			    ? model_event_met(model_load16(&p->model, event), old, p->avail_idx)
-			    : !(model_load16(&p->model, p->ring.used) & 1);
+	bool kick = p->format->shown(p);
 
-	if (!p->added.n)
-		kick = false;
-	model_store16(&p->model, p->ring.avail + 2, p->avail_idx);
-	assert_int_equal(silt_driver_publish(p->driver), kick);
+	assert_int_equal(silt_driver_publish(p->driver), p->added.n && kick);
 	move_all(&p->available, &p->added);
 }
 
 static void forget(struct program *p, struct buffer *b)
 {
-	unsigned int i;
-
-	for (i = 0; i < b->ndescs; i++)
-		p->desc_busy[b->desc[i]] = false;
+	p->format->collected(p, b);
 	p->ndescs_free += b->ndescs;
 	if (b->table >= 0)
 		p->table_busy[b->table] = false;
@@ -304,31 +177,26 @@ static void step_collect(struct program *p)
 	void *token;
 	uint32_t len;
 	int ret = silt_driver_collect(p->driver, &token, &len);
+	const struct buffer *b = p->used.buf[0];
 
 	assert_int_equal(ret, p->used.n > 0);
 	if (!ret)
 		return;
-	assert_ptr_equal(token, p->used.buf[0]);
-	assert_int_equal(len, p->used.buf[0]->used_len);
-	p->last_used++;
+	assert_ptr_equal(token, b);
+	/* A packed ring's length counts only where something can have been written. */
+	assert_int_equal(len, p->format == &packed_format && !b->write_len ? 0 : b->used_len);
 	forget(p, take(&p->used, 0));
 }
 
 static void step_enable_call(struct program *p)
 {
-	if (p->event_idx)
-		model_store16(&p->model, p->ring.avail + 4 + 2 * p->ring.num, p->last_used);
-	else
-		model_store16(&p->model, p->ring.avail, 0);
+	p->format->want_call(p, true);
 	assert_int_equal(silt_driver_enable_call(p->driver), p->used.n > 0);
 }
 
 static void step_disable_call(struct program *p)
 {
-	if (p->event_idx)
-		model_store16(&p->model, p->ring.avail + 4 + 2 * p->ring.num, p->last_used - 1);
-	else
-		model_store16(&p->model, p->ring.avail, 1);
+	p->format->want_call(p, false);
 	assert_int_equal(silt_driver_disable_call(p->driver), 0);
 }
 
@@ -394,13 +262,14 @@ static void step_pop(struct program *p)
 	if (ret) {
 		b = take(&p->available, 0);
 		b->elem = elem;
-		p->last_avail++;
+		p->format->popped(p, b);
 		assert_int_equal(elem->head, b->head);
 		assert_int_equal(elem->read_len, b->read_len);
 		assert_int_equal(elem->write_len, b->write_len);
 		check_segments(p, b, false);
 		check_segments(p, b, true);
 		append(&p->popped, b);
+		append(&p->order, b);
 	}
 	assert_int_equal(silt_virtq_inflight(p->vq), p->popped.n);
 	assert_int_equal(silt_virtq_last_avail(p->vq), p->last_avail);
@@ -466,6 +335,22 @@ static void step_write(struct program *p)
 			 -EINVAL);
 }
 
+/* IN_ORDER: what is done waits for all that was popped before it. */
+static void stage(struct program *p, struct buffer *b)
+{
+	unsigned int i = 0;
+
+	b->done = true;
+	if (p->in_order) {
+		while (p->order.n && p->order.buf[0]->done)
+			append(&p->staged, take(&p->order, 0));
+		return;
+	}
+	while (p->order.buf[i] != b)
+		i++;
+	append(&p->staged, take(&p->order, i));
+}
+
 static void step_push(struct program *p)
 {
 	struct buffer *b;
@@ -473,59 +358,39 @@ static void step_push(struct program *p)
 	if (!p->popped.n)
 		return;
 	b = take(&p->popped, below(p, p->popped.n));
-	b->used_len = rng_next(&p->rng);
+	b->used_len = chance(p, 60) ? b->write_len : chance(p, 20) ? 0 : rng_next(&p->rng);
 	silt_virtq_push(p->vq, b->elem, b->used_len);
-	append(&p->staged, b);
+	stage(p, b);
+}
+
+unsigned int program_run_end(const struct program *p, unsigned int i)
+{
+	while (p->in_order && i + 1 < p->staged.n &&
+	       p->staged.buf[i]->used_len == p->staged.buf[i]->write_len)
+		i++;
+	return i;
 }
 
 static void step_publish(struct program *p)
 {
-	uint16_t old = p->used_idx;
-	bool call;
-	unsigned int i;
+	bool call = p->format->used(p);
 
-	for (i = 0; i < p->staged.n; i++) {
-		const uint32_t entry[2] = {p->staged.buf[i]->head, p->staged.buf[i]->used_len};
-
-		model_device_used(&p->model, USED_RING + 8 * (p->used_idx % p->ring.num), entry,
-				  sizeof(entry));
-		p->used_idx++;
-	}
-	if (p->staged.n)
-		model_device_used(&p->model, 2, &p->used_idx, 2);
-	if (p->event_idx)
-		call = model_event_met(model_load16(&p->model, p->ring.avail + 4 + 2 * p->ring.num),
-				       old, p->used_idx);
-	else
-		call = !(model_load16(&p->model, p->ring.avail) & 1);
-	if (!p->staged.n)
-		call = false;
-	assert_int_equal(silt_virtq_publish(p->vq), call);
+	assert_int_equal(silt_virtq_publish(p->vq), p->staged.n && call);
 	if (p->staged.n)
 		model_check_log(&p->model, guest_log(&p->guest), true);
 	move_all(&p->used, &p->staged);
 }
 
-static void set_used_flags(struct program *p, uint16_t flags)
-{
-	if (model_load16(&p->model, p->ring.used) != flags)
-		model_device_used(&p->model, 0, &flags, sizeof(flags));
-}
-
 static void step_enable_kick(struct program *p)
 {
-	if (p->event_idx)
-		model_device_used(&p->model, USED_RING + 8 * p->ring.num, &p->last_avail, 2);
-	else
-		set_used_flags(p, 0);
+	p->format->want_kick(p, true);
 	assert_int_equal(silt_virtq_enable_kick(p->vq), p->available.n > 0);
 	model_check_log(&p->model, guest_log(&p->guest), true);
 }
 
 static void step_disable_kick(struct program *p)
 {
-	if (!p->event_idx)
-		set_used_flags(p, 1);
+	p->format->want_kick(p, false);
 	assert_int_equal(silt_virtq_disable_kick(p->vq), 0);
 }
 
@@ -537,10 +402,14 @@ static void step_flush(struct program *p)
 
 static void set_log(struct program *p, struct silt_log *log)
 {
+	uint64_t gpa;
+
 	p->model.log_data = log && chance(p, 80);
 	p->model.log_used = log && chance(p, 80);
-	p->model.used_gpa = chance(p, 70) ? p->ring.used : 0x200000 + 4 * below(p, 4096);
-	silt_virtq_set_log(p->vq, log, p->model.log_data, p->model.log_used, p->model.used_gpa);
+	gpa = chance(p, 70) ? p->ring.used : 0x200000 + 4 * below(p, 4096);
+	p->model.used_gpa = p->format == &packed_format ? p->ring.device.used_gpa : gpa;
+	p->model.desc_gpa = p->ring.device.desc_gpa;
+	silt_virtq_set_log(p->vq, log, p->model.log_data, p->model.log_used, gpa);
 }
 
 static void step_set_log(struct program *p)
@@ -558,11 +427,13 @@ static void step_set_log(struct program *p)
 
 static void step_restart(struct program *p)
 {
+	uint32_t base = p->format->base(p);
+
 	if (p->popped.n || p->staged.n)
 		return;
-	assert_int_equal(silt_virtq_stop(p->vq), p->last_avail);
+	assert_int_equal(silt_virtq_stop(p->vq), base);
 	model_check_log(&p->model, guest_log(&p->guest), true);
-	assert_int_equal(silt_virtq_start(p->vq, &p->ring.device, p->guest.mem, p->last_avail), 0);
+	assert_int_equal(silt_virtq_start(p->vq, &p->ring.device, p->guest.mem, base), 0);
 }
 
 /* ---- Programs -------------------------------------------------------------------------------- */
@@ -603,21 +474,8 @@ static void fill(struct program *p, uint8_t *mem, uint64_t len)
 	}
 }
 
-/* Anywhere on two pages each, so that rings straddle pages; the used ring ends over the third. */
-static void place_ring(struct program *p)
+static void set_up(struct program *p, const struct format *format, uint64_t seed)
 {
-	uint64_t features = (uint64_t)p->event_idx << VIRTIO_RING_F_EVENT_IDX |
-			    (uint64_t)p->indirect << VIRTIO_RING_F_INDIRECT_DESC;
-	uint16_t num = 1 << below(p, 9);
-
-	guest_place_ring(&p->guest, &p->ring, num, 0x10000 + 16 * below(p, 256),
-			 0x14000 + 2 * below(p, 2048), 0x18000 + 4 * below(p, 1024), features);
-}
-
-static void set_up(struct program *p, uint64_t seed)
-{
-	uint16_t index;
-
 	memset(p, 0, sizeof(*p));
 	p->rng = rng_make(seed);
 	guest_open(&p->guest);
@@ -625,14 +483,16 @@ static void set_up(struct program *p, uint64_t seed)
 	fill(p, p->guest.high, GUEST_HIGH_SIZE);
 	p->event_idx = chance(p, 50);
 	p->indirect = chance(p, 50);
-	place_ring(p);
-	index = chance(p, 50) ? 65500 : rng_next(&p->rng);
-	p->avail_idx = p->last_avail = p->used_idx = p->last_used = index;
+	p->in_order = chance(p, 40);
+	p->format = format;
+	format->place(p);
+	p->shown = p->last_avail = p->used_idx = p->last_used = p->avail_idx;
 	p->ndescs_free = p->ring.num;
-	assert_int_equal(silt_driver_create(&p->ring.driver, index, &p->driver), 0);
+	assert_int_equal(silt_driver_create(&p->ring.driver, p->avail_idx, &p->driver), 0);
 	model_open(&p->model, &p->guest, &p->ring, p->event_idx);
 	assert_int_equal(silt_virtq_create(&p->vq), 0);
-	assert_int_equal(silt_virtq_start(p->vq, &p->ring.device, p->guest.mem, index), 0);
+	assert_int_equal(silt_virtq_start(p->vq, &p->ring.device, p->guest.mem, p->format->base(p)),
+			 0);
 	set_log(p, p->guest.log);
 }
 
@@ -653,24 +513,36 @@ static void tear_down(struct program *p)
 	guest_close(&p->guest);
 }
 
-static void test_programs(void **state)
+static void run_programs(const struct format *format)
 {
 	static struct program p;
 	unsigned int seed, i;
 
-	(void)state;
 	for (seed = 1; seed <= rounds(PROGRAMS); seed++) {
-		set_up(&p, seed);
+		set_up(&p, format, seed);
 		for (i = 0; i < STEPS; i++)
 			random_step(&p);
 		tear_down(&p);
 	}
 }
 
+static void test_split(void **state)
+{
+	(void)state;
+	run_programs(&split_format);
+}
+
+static void test_packed(void **state)
+{
+	(void)state;
+	run_programs(&packed_format);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_programs),
+		cmocka_unit_test(test_split),
+		cmocka_unit_test(test_packed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
