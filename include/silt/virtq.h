@@ -163,9 +163,9 @@ SILT_API void silt_virtq_set_log(struct silt_virtq *vq, struct silt_log *log, bo
  *
  * Return: 0 the record begins; 1 the queue took over, and the guest must be called: the process
  * before may have died before it did so; -EINVAL @region is misaligned, @size is below the queue's,
- * the ring is packed, or the record cannot begin because the available index is not the used index (then a successor
- * could not tell what was in flight); -EPROTO the region's contents break the specification or do
- * not fit the ring; -EFAULT; -ENOMEM. After an error the queue must be stopped.
+ * the ring is packed, or the record cannot begin because the available index is not the used index
+ * (then a successor could not tell what was in flight); -EPROTO the region's contents break the
+ * specification or do not fit the ring; -EFAULT; -ENOMEM. After an error the queue must be stopped.
  *
  * Owns: the region must outlive silt_virtq_stop().
  * Source: vhost-user specification, section Inflight I/O tracking, split virtqueue.
