@@ -50,6 +50,24 @@ struct check_page {
 	const char *consequence; /* what follows for a migrated guest, one sentence */
 };
 
+/* What became of a page that the backend changed or marked. */
+enum check_page_state {
+	CHECK_LOGGED,	    /* changed and marked */
+	CHECK_MISSED,	    /* changed and not marked */
+	CHECK_STALE,	    /* a shadow copy of it was old in the end */
+	CHECK_IGNORED_MISS, /* missed or stale, of a class that is ignored */
+	CHECK_EXTRA,	    /* marked and not changed */
+	CHECK_PAGE_STATES,
+};
+
+/* Neighbouring pages of which the same is to be said. */
+struct check_stretch {
+	uint64_t gpa;
+	uint64_t pages;
+	enum check_page_state state;
+	const char *what; /* what lies there: "read data of #3 read sector 8, 8192 bytes" */
+};
+
 struct check_axis {
 	const char *name;
 	const char *value;
@@ -72,6 +90,9 @@ struct check_outcome {
 	uint64_t ignored;		/* pages of ignored classes, not part of missed and stale */
 	const struct check_page *pages; /* the missed and the stale ones */
 	unsigned int npages;
+	/* Of a scenario that missed pages: all that were changed or marked, by address. */
+	const struct check_stretch *strip;
+	unsigned int nstrip;
 	const char *repro; /* the command that shows it again */
 	double seconds;
 };
@@ -162,6 +183,7 @@ bool check_device_known(const char *name);
 int check_list(const struct check_options *opt, FILE *out);
 
 const char *check_class_name(enum check_class class);
+const char *check_page_state_name(enum check_page_state state);
 const char *check_result_name(enum check_result result);
 const char *check_verdict_name(enum check_verdict verdict);
 

@@ -27,6 +27,17 @@ const char *check_verdict_name(enum check_verdict verdict)
 	return names[verdict];
 }
 
+const char *check_page_state_name(enum check_page_state state)
+{
+	static const char *const names[CHECK_PAGE_STATES] = {
+		[CHECK_LOGGED] = "logged", [CHECK_MISSED] = "missed",
+		[CHECK_STALE] = "stale",   [CHECK_IGNORED_MISS] = "ignored",
+		[CHECK_EXTRA] = "extra",
+	};
+
+	return names[state];
+}
+
 const char *check_result_name(enum check_result result)
 {
 	static const char *const names[CHECK_ERROR + 1] = {

@@ -5,9 +5,12 @@
 #include "check/baseline.h"
 #include "check/check.h"
 
+/* The terminal, and the files together. */
+#define REPORT_MAX 2
+
 /* Stands between the engine and the reporters: looks up known failures, counts, hands on. */
 struct check_report {
-	struct check_reporter to[2];
+	struct check_reporter to[REPORT_MAX];
 	unsigned int nto;
 	struct check_baseline *baseline; /* known failures, or NULL */
 	bool learn;			 /* what fails becomes known */
@@ -41,19 +44,32 @@ struct check_reporter check_terminal_entry(struct check_terminal *t);
 int check_terminal_finish(struct check_terminal *t, const struct check_totals *totals);
 void check_terminal_destroy(struct check_terminal *t);
 
-/* ---- Programs -------------------------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------------------------------
+ */
 
-struct check_json;
+enum check_format {
+	CHECK_JSON,
+	CHECK_TAP,
+	CHECK_JUNIT,
+	CHECK_HTML,
+	CHECK_FORMATS,
+};
 
-int check_json_create(uint64_t seed, struct check_json **out);
-struct check_reporter check_json_entry(struct check_json *j);
+/* What happened in a run, from which each of the formats is written. */
+struct check_document;
+
+int check_document_create(uint64_t seed, struct check_document **out);
+struct check_reporter check_document_entry(struct check_document *d);
 
 /*
- * Write the file. @totals is NULL if the run could not be made, @reason then says why.
- * Return: 0 or -errno, with the old file as it was.
+ * After the last outcome. @totals is NULL if the run could not be made, @reason then says why.
+ * Return: 0 or -ENOMEM.
  */
-int check_json_save(struct check_json *j, const struct check_totals *totals, const char *reason,
-		    const char *path);
-void check_json_destroy(struct check_json *j);
+int check_document_end(struct check_document *d, const struct check_totals *totals,
+		       const char *reason);
+
+/* Write one file, after check_document_end(). Return: 0 or -errno, with the old file as it was. */
+int check_document_save(const struct check_document *d, enum check_format format, const char *path);
+void check_document_destroy(struct check_document *d);
 
 #endif

@@ -78,9 +78,12 @@ static size_t utf8_length(const unsigned char *s, unsigned int *code)
 	return n;
 }
 
+/* Also what breaks or reorders lines unseen, and what is no character, which XML may not hold. */
 static bool is_control(unsigned int code)
 {
-	return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7f && code < 0xa0);
+	return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7f && code < 0xa0) ||
+	       (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
+	       (code >= 0x2060 && code <= 0x206f) || code == 0xfeff || (code & 0xfffe) == 0xfffe;
 }
 
 char *check_text_clean(const char *text)

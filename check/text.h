@@ -16,7 +16,8 @@ char *check_text_sentence_kind(const char *text, char *buf, size_t len);
 
 /*
  * A copy that is safe to show: a backend's stderr may hold anything. Bytes that are not UTF-8, and
- * control characters other than newline and tab, become '?'. Return: the copy, or NULL.
+ * control characters other than newline and tab, also those that reorder text, become '?'. Return:
+ * the copy, or NULL.
  */
 char *check_text_clean(const char *text);
 

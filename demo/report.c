@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "check/file.h"
+#include "check/page.h"
 #include "demo/report.h"
 
 /* Pages of a block from @first on that one owner has, at most to @end. */
@@ -203,24 +204,18 @@ const char *report_hash_text(const struct ram_hash *hash, char *buf)
 	return buf;
 }
 
-static int save(const char *path, const char *text)
+static int save(const char *path, const char *json, const struct page *page)
 {
 	struct check_file file;
 	int ret = check_file_open(path, &file);
 
 	if (ret < 0)
 		return ret;
-	fputs(text, file.out);
+	if (page)
+		page_write(page, json, file.out);
+	else
+		fputs(json, file.out);
 	return check_file_commit(&file);
-}
-
-static int save_html(const char *path, const char *json)
-{
-	char *html = report_html(json);
-	int ret = html ? save(path, html) : silt_err(ENOMEM, "demo: no memory for %s", path);
-
-	free(html);
-	return ret;
 }
 
 int report_save(const struct report *r)
@@ -234,9 +229,9 @@ int report_save(const struct report *r)
 	if (!json)
 		return silt_err(ENOMEM, "demo: no memory for a report");
 	if (r->opt->json)
-		ret = save(r->opt->json, json);
+		ret = save(r->opt->json, json, NULL);
 	if (!ret && r->opt->html)
-		ret = save_html(r->opt->html, json);
+		ret = save(r->opt->html, json, &demo_page);
 	free(json);
 	return ret;
 }

@@ -85,7 +85,7 @@ char *report_json(const struct report *r);
 /** report_save() - to the files that the options name. Return: 0 or -errno. */
 int report_save(const struct report *r);
 
-/** report_html() - a page that shows @json. Return: a string to free(), NULL: no memory. */
-char *report_html(const char *json);
+/** The page that shows the report for programs. */
+extern const struct page demo_page;
 
 #endif

@@ -57,6 +57,9 @@ static const char help_text[] =
 	"\n"
 	"What is written:\n"
 	"  --json=FILE          the report for programs\n"
+	"  --html=FILE          the report as a page for a browser\n"
+	"  --junit=FILE         the report for servers that collect test results\n"
+	"  --tap=FILE           the report in the Test Anything Protocol\n"
 	"  --trace=FILE         the vhost-user messages, decoded\n"
 	"  --keep               keep log and memory of failed scenarios in silt-check-keep/\n"
 	"  -q, --quiet          only what is wrong\n"
@@ -87,6 +90,9 @@ enum {
 	OPT_BASELINE,
 	OPT_WRITE_BASELINE,
 	OPT_JSON,
+	OPT_HTML,
+	OPT_JUNIT,
+	OPT_TAP,
 	OPT_LIST,
 	OPT_VERSION,
 };
@@ -109,12 +115,22 @@ static const struct option options[] = {
 	{"baseline", required_argument, NULL, OPT_BASELINE},
 	{"write-baseline", no_argument, NULL, OPT_WRITE_BASELINE},
 	{"json", required_argument, NULL, OPT_JSON},
+	{"html", required_argument, NULL, OPT_HTML},
+	{"junit", required_argument, NULL, OPT_JUNIT},
+	{"tap", required_argument, NULL, OPT_TAP},
 	{"list", no_argument, NULL, OPT_LIST},
 	{"quiet", no_argument, NULL, 'q'},
 	{"verbose", no_argument, NULL, 'v'},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPT_VERSION},
 	{NULL, 0, NULL, 0},
+};
+
+static const char *const format_options[CHECK_FORMATS] = {
+	[CHECK_JSON] = "--json",
+	[CHECK_TAP] = "--tap",
+	[CHECK_JUNIT] = "--junit",
+	[CHECK_HTML] = "--html",
 };
 
 /* What is gathered besides the result. */
@@ -274,7 +290,16 @@ static void take_value(struct parser *p, int c)
 		set_file(p, "--baseline", optarg, &opt->baseline);
 		break;
 	case OPT_JSON:
-		set_file(p, "--json", optarg, &p->args->json);
+		set_file(p, format_options[CHECK_JSON], optarg, &p->args->file[CHECK_JSON]);
+		break;
+	case OPT_HTML:
+		set_file(p, format_options[CHECK_HTML], optarg, &p->args->file[CHECK_HTML]);
+		break;
+	case OPT_JUNIT:
+		set_file(p, format_options[CHECK_JUNIT], optarg, &p->args->file[CHECK_JUNIT]);
+		break;
+	case OPT_TAP:
+		set_file(p, format_options[CHECK_TAP], optarg, &p->args->file[CHECK_TAP]);
 		break;
 	}
 }
@@ -361,11 +386,29 @@ static bool endangers_others(const struct check_options *opt)
 /* Return: the option that wants something written, or NULL. */
 static const char *wanted(const struct parser *p)
 {
-	return p->args->json	    ? "--json"
-	       : p->args->opt.trace ? "--trace"
-	       : p->args->opt.keep  ? "--keep"
-	       : p->write_baseline  ? "--write-baseline"
-				    : NULL;
+	for (int i = 0; i < CHECK_FORMATS; i++) {
+		if (p->args->file[i])
+			return format_options[i];
+	}
+	return p->args->opt.trace  ? "--trace"
+	       : p->args->opt.keep ? "--keep"
+	       : p->write_baseline ? "--write-baseline"
+				   : NULL;
+}
+
+/* Two files of one name: the first would be lost. */
+static void refuse_one_name(struct parser *p)
+{
+	const char *const *file = p->args->file;
+
+	for (int i = 0; i < CHECK_FORMATS; i++) {
+		for (int k = i + 1; k < CHECK_FORMATS && p->status < 0; k++) {
+			if (file[i] && file[k] && !strcmp(file[i], file[k]))
+				p->status = tool_usage_error(CMD, "%s and %s would both write %s",
+							     format_options[i], format_options[k],
+							     file[i]);
+		}
+	}
 }
 
 static void take_whole(struct parser *p)
@@ -410,5 +453,6 @@ int check_args_parse(int argc, char **argv, struct check_args *args)
 		take_command(&p, argc, argv);
 	if (p.status < 0)
 		take_whole(&p);
+	refuse_one_name(&p);
 	return p.status;
 }

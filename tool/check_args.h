@@ -3,11 +3,12 @@
 #define TOOL_CHECK_ARGS_H
 
 #include "check/check.h"
+#include "check/report.h"
 
 /* The command line of silt check. Strings are argv's. */
 struct check_args {
 	struct check_options opt;
-	const char *json;
+	const char *file[CHECK_FORMATS]; /* to write, or NULL */
 	bool list;
 	int verbosity; /* -1 quiet, 0, 1 verbose */
 };

@@ -21,7 +21,7 @@ struct run {
 	const struct check_args *args;
 	struct check_report report;
 	struct check_terminal *terminal;
-	struct check_json *json;
+	struct check_document *document; /* NULL if no file is to be written */
 };
 
 static int environment_error(void)
@@ -32,8 +32,10 @@ static int environment_error(void)
 /* Files are tried before the run, which may take a minute. Return: 0 or -errno. */
 static int probe_files(const struct check_args *args)
 {
-	int ret = args->json ? check_file_probe(args->json) : 0;
+	int ret = 0;
 
+	for (int i = 0; i < CHECK_FORMATS && !ret; i++)
+		ret = args->file[i] ? check_file_probe(args->file[i]) : 0;
 	if (!ret && args->opt.write_baseline)
 		ret = check_file_probe(args->opt.write_baseline);
 	return ret;
@@ -67,22 +69,31 @@ static int open_terminal(struct run *run)
 	return ret;
 }
 
-static int open_json(struct run *run)
+static bool wants_files(const struct check_args *args)
+{
+	for (int i = 0; i < CHECK_FORMATS; i++) {
+		if (args->file[i])
+			return true;
+	}
+	return false;
+}
+
+static int open_document(struct run *run)
 {
 	int ret;
 
-	if (!run->args->json)
+	if (!wants_files(run->args))
 		return 0;
-	ret = check_json_create(run->args->opt.seed, &run->json);
+	ret = check_document_create(run->args->opt.seed, &run->document);
 	if (!ret)
-		run->report.to[run->report.nto++] = check_json_entry(run->json);
+		run->report.to[run->report.nto++] = check_document_entry(run->document);
 	return ret;
 }
 
 static void close_run(struct run *run)
 {
 	check_terminal_destroy(run->terminal);
-	check_json_destroy(run->json);
+	check_document_destroy(run->document);
 	check_baseline_destroy(run->report.baseline);
 }
 
@@ -93,7 +104,21 @@ static int open_run(struct run *run)
 	if (!ret)
 		ret = open_terminal(run);
 	if (!ret)
-		ret = open_json(run);
+		ret = open_document(run);
+	return ret;
+}
+
+/* @totals is NULL if the run could not be made, @reason then says why. */
+static int save_document(struct run *run, const struct check_totals *totals, const char *reason)
+{
+	const char *const *file = run->args->file;
+	int ret;
+
+	if (!run->document)
+		return 0;
+	ret = check_document_end(run->document, totals, reason);
+	for (int i = 0; i < CHECK_FORMATS && !ret; i++)
+		ret = file[i] ? check_document_save(run->document, i, file[i]) : 0;
 	return ret;
 }
 
@@ -104,9 +129,7 @@ static int save_files(struct run *run, const struct check_totals *totals)
 
 	if (!ret && args->opt.write_baseline)
 		ret = check_baseline_save(run->report.baseline, args->opt.write_baseline);
-	if (!ret && run->json)
-		ret = check_json_save(run->json, totals, NULL, args->json);
-	return ret;
+	return ret ? ret : save_document(run, totals, NULL);
 }
 
 /* The run could not be made: programs are told so, too. */
@@ -117,7 +140,7 @@ static int report_unreachable(struct run *run)
 	check_terminal_destroy(run->terminal);
 	run->terminal = NULL;
 	tool_error(CMD, TOOL_ENVIRONMENT, "%s", reason ? reason : strerrordesc_np(ENOMEM));
-	if (run->json && check_json_save(run->json, NULL, reason, run->args->json) < 0)
+	if (save_document(run, NULL, reason) < 0)
 		environment_error();
 	free(reason);
 	return TOOL_ENVIRONMENT;

@@ -70,10 +70,9 @@ static void check_hex(const char *s)
 static void check_page(json_object *page)
 {
 	static const struct field fields[] = {
-		{"gpa", json_type_string},
-		{"class", json_type_string},
-		{"what", json_type_string},
-		{"request", json_type_string},
+		{"gpa", json_type_string},	   {"class", json_type_string},
+		{"what", json_type_string},	   {"request", json_type_string},
+		{"consequence", json_type_string},
 	};
 	static const char *const classes[] = {"data", "completion", "bookkeeping", NULL};
 
@@ -92,7 +91,8 @@ static void check_scenario(json_object *s)
 		{"missed", json_type_int},    {"extra", json_type_int},
 		{"stale", json_type_int},     {"late", json_type_int},
 		{"ignored", json_type_int},   {"pages", json_type_array},
-		{"repro", json_type_string},
+		{"repro", json_type_string},  {"seconds", json_type_double},
+		{"strip", json_type_array},
 	};
 	static const char *const results[] = {"pass", "fail", "skip", "error", NULL};
 	json_object *pages = get(s, "pages");
@@ -128,7 +128,7 @@ void envelope_check(json_object *top)
 		{"silt", json_type_string},	 {"schema", json_type_int},
 		{"result", json_type_string},	 {"seed", json_type_int},
 		{"backend", json_type_object},	 {"scenarios", json_type_array},
-		{"missed_pages", json_type_int},
+		{"missed_pages", json_type_int}, {"seconds", json_type_double},
 	};
 	json_object *scenarios;
 	int64_t missed = 0;

@@ -75,6 +75,9 @@ static void clean_defuses_the_rest(void **state)
 	expect_clean("\355\240\200", "???");	  /* a surrogate */
 	expect_clean("\364\220\200\200", "????"); /* above U+10FFFF */
 	expect_clean("\377\376", "??");
+	expect_clean("a\u202eb\u2066c\u200dd", "a?b?c?d"); /* reorder, or are not seen */
+	expect_clean("\u2028\u2029\ufeff", "???");	   /* break lines, or begin files */
+	expect_clean("\ufffe\uffff\U0001fffe", "???");	   /* no characters */
 }
 
 /* Whatever the bytes are, cleaning twice is cleaning once, and no control character is left. */
