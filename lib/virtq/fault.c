@@ -84,7 +84,8 @@ static uint64_t reread(const struct silt_virtq *vq, const struct silt_virtq_elem
 		len = (seg + 1) * sizeof(desc);
 		table = silt_memory_translate(vq->mem, desc.addr, &len);
 		if (!table || len < (seg + 1) * sizeof(desc) ||
-		    !silt_access_load64((uint64_t *)table + 2 * seg, &desc.addr))
+		    !silt_access_copy(&desc.addr, (char *)table + seg * sizeof(desc),
+				      sizeof(desc.addr)))
 			return elem->gpa[seg];
 		break;
 	}
