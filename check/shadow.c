@@ -7,34 +7,22 @@
 
 #include "base/err.h"
 #include "check/harvester.h"
-#include "check/scenario.h"
-#include "check/target_process.h"
+#include "check/load.h"
 
 /*
  * Requests run for a time, a harvester copies what the log says, and in the end its copy has to be
- * memory. Buffers are used again and again, for other contents each time, and nothing but the
- * device writes to them: the driver keeps to headers and to its parts of the rings.
+ * memory.
  */
 
 /* A run has so many parts; what the scenario does in its middle, it does between two of them. */
 #define PARTS 4
 
-/* However slow the machine or the backend is, so many of each queue come back in a part. */
-#define PART_LEAST 4
-
-/* How often what the disk has cached is dropped, so that some reads take long. */
-#define SLOW_EVERY_MS 10
-
-#define DEPTH_USUAL 16
-
 struct shadow {
 	struct check_trial *run;
 	struct check_harvester harvester;
 	struct check_session_log old; /* replaced before the one in use; map is NULL if none was */
-	unsigned int next[SESSION_QUEUES]; /* the buffer of each queue that is used next */
-	unsigned int depth;
-	bool own_failure;		  /* of a harvest: the backend is not to blame */
-	bool used[SCENARIO_MAX_REQUESTS]; /* at least once */
+	struct check_load load;
+	bool own_failure; /* of a harvest: the backend is not to blame */
 };
 
 static unsigned int value(const struct shadow *s, enum check_axis_id axis)
@@ -129,114 +117,13 @@ static int logging_off(struct shadow *s)
 	return ret < 0 ? ret : check_trial_harvest(s->run, check_trial_log(s->run));
 }
 
-/* ---- Requests -------------------------------------------------------------------------------- */
+/* ---- The scenario ---------------------------------------------------------------------------- */
 
-/* As many buffers as memory holds, in turns for each queue, so that their pages share log bytes. */
-static int build(struct shadow *s)
-{
-	struct check_trial *run = s->run;
-	unsigned int queues = run->session.nqueues, i;
-	int ret = 0;
-
-	for (i = 0; i < SCENARIO_MAX_REQUESTS; i++) {
-		ret = run->env->device->build_lasting(&run->builder, i % queues, i / queues,
-						      value(s, AXIS_SIZE),
-						      check_trial_request(run, i));
-		if (ret < 0)
-			break;
-	}
-	if (ret < 0 && ret != -ENOSPC)
-		return check_trial_internal(run);
-	run->nrequests = i / queues * queues;
-	check_places_sort(&run->places);
-	return 0;
-}
-
-/* The queue's next buffer that is not in flight: at most half of them are. */
-static unsigned int next_idle(struct shadow *s, unsigned int q)
-{
-	const struct check_trial *run = s->run;
-	unsigned int queues = run->session.nqueues, i;
-
-	do {
-		i = s->next[q] * queues + q;
-		s->next[q] = (s->next[q] + 1) % (run->nrequests / queues);
-	} while (s->used[i] && !check_trial_request(run, i)->done);
-	return i;
-}
-
-static int refill(struct shadow *s, unsigned int q)
-{
-	struct check_trial *run = s->run;
-	struct check_request *r;
-	unsigned int i;
-	int ret = 0;
-
-	while (check_session_in_flight(&run->session, q) < s->depth && !ret) {
-		i = next_idle(s, q);
-		r = check_trial_request(run, i);
-		check_trial_verify(run, r);
-		s->used[i] = true;
-		run->env->device->renew(&run->builder, r);
-		ret = check_session_add(&run->session, r);
-	}
-	return ret;
-}
-
-static int refill_all(struct shadow *s)
-{
-	unsigned int q;
-	int ret = 0;
-
-	for (q = 0; q < s->run->session.nqueues && !ret; q++)
-		ret = refill(s, q);
-	check_session_kick(&s->run->session);
-	return ret;
-}
-
-static void note_collected(const struct shadow *s, uint16_t collected[SESSION_QUEUES])
-{
-	unsigned int q;
-
-	for (q = 0; q < s->run->session.nqueues; q++)
-		collected[q] = s->run->session.queue[q].collected;
-}
-
-static bool came_back(const struct shadow *s, const uint16_t before[SESSION_QUEUES])
-{
-	uint16_t now[SESSION_QUEUES];
-	unsigned int q;
-
-	note_collected(s, now);
-	for (q = 0; q < s->run->session.nqueues; q++)
-		if ((uint16_t)(now[q] - before[q]) < PART_LEAST)
-			return false;
-	return true;
-}
-
-/* Keep the queues at their depth for one part of the time. Requests are in flight at its end. */
+/* One part of the time. Requests are in flight at its end. */
 static int load(struct shadow *s)
 {
-	int64_t now = check_process_now_ms(), end = now + s->run->env->time_ms / PARTS, slow = now;
-	uint16_t before[SESSION_QUEUES];
-	int ret;
-
-	note_collected(s, before);
-	for (;; now = check_process_now_ms()) {
-		ret = refill_all(s);
-		if (ret < 0 || (now >= end && came_back(s, before)))
-			return ret;
-		if (now >= slow) {
-			check_trial_slow_down(s->run);
-			slow = now + SLOW_EVERY_MS;
-		}
-		ret = check_session_wait_below(&s->run->session, s->depth / 2);
-		if (ret < 0)
-			return ret;
-	}
+	return check_load_run(&s->load, s->run->env->time_ms / PARTS, true);
 }
-
-/* ---- The scenario ---------------------------------------------------------------------------- */
 
 /* The harvester runs on while the rings are stopped, unless it talks to the backend itself. */
 static int stop_rings(struct shadow *s)
@@ -316,24 +203,11 @@ static int finish(struct shadow *s)
 	return check_shadow_compare(run, &s->harvester);
 }
 
-static unsigned int depth(const struct shadow *s)
-{
-	unsigned int room =
-		check_scenario_qsize(s->run->scenario) / check_scenario_descs(s->run->scenario);
-	unsigned int per_queue = s->run->nrequests / s->run->session.nqueues;
-	unsigned int wanted = value(s, AXIS_DEPTH) == DEPTH_1 ? 1 : DEPTH_USUAL;
-
-	if (value(s, AXIS_DEPTH) == DEPTH_FULL || wanted > room)
-		wanted = room;
-	return wanted < per_queue / 2 ? wanted : per_queue / 2;
-}
-
 static int run_harvested(struct shadow *s)
 {
 	struct check_session *session = &s->run->session;
-	int ret = build(s);
+	int ret = check_load_build(&s->load, value(s, AXIS_SIZE), value(s, AXIS_DEPTH));
 
-	s->depth = depth(s);
 	if (ret == 0)
 		ret = check_session_set_up(session, true);
 	if (ret == 0)
@@ -349,7 +223,7 @@ static int run_harvested(struct shadow *s)
 
 int check_shadow_run(struct check_trial *run)
 {
-	struct shadow s = {.run = run};
+	struct shadow s = {.run = run, .load = {.run = run}};
 	int ret;
 
 	s.harvester = (struct check_harvester){

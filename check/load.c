@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+
+#include "check/load.h"
+#include "check/target_process.h"
+
+/* However slow the machine or the backend is, so many of each queue come back. */
+#define LEAST 4
+
+/* How often what the disk has cached is dropped, so that some reads take long. */
+#define SLOW_EVERY_MS 10
+
+#define DEPTH_USUAL 16
+
+static void choose_depth(struct check_load *l, unsigned int depth)
+{
+	const struct check_trial *run = l->run;
+	unsigned int room =
+		check_scenario_qsize(run->scenario) / check_scenario_descs(run->scenario);
+	unsigned int most = run->nrequests / run->session.nqueues / 2;
+
+	l->depth = depth == DEPTH_1 ? 1 : DEPTH_USUAL;
+	if (depth == DEPTH_FULL || l->depth > room)
+		l->depth = room;
+	if (l->depth > most)
+		l->depth = most;
+}
+
+int check_load_build(struct check_load *l, unsigned int size, unsigned int depth)
+{
+	struct check_trial *run = l->run;
+	unsigned int queues = run->session.nqueues, i;
+	int ret = 0;
+
+	for (i = 0; i < SCENARIO_MAX_REQUESTS; i++) {
+		ret = run->env->device->build_lasting(&run->builder, i % queues, i / queues, size,
+						      check_trial_request(run, i));
+		if (ret < 0)
+			break;
+	}
+	if (ret < 0 && ret != -ENOSPC)
+		return check_trial_internal(run);
+	run->nrequests = i / queues * queues;
+	check_places_sort(&run->places);
+	choose_depth(l, depth);
+	return 0;
+}
+
+/* The queue's next buffer that is not in flight: at most half of them are. */
+static unsigned int next_idle(struct check_load *l, unsigned int q)
+{
+	const struct check_trial *run = l->run;
+	unsigned int queues = run->session.nqueues, i;
+
+	do {
+		i = l->next[q] * queues + q;
+		l->next[q] = (l->next[q] + 1) % (run->nrequests / queues);
+	} while (l->used[i] && !check_trial_request(run, i)->done);
+	return i;
+}
+
+static int refill(struct check_load *l, unsigned int q)
+{
+	struct check_trial *run = l->run;
+	struct check_request *r;
+	unsigned int i;
+	int ret = 0;
+
+	while (check_session_in_flight(&run->session, q) < l->depth && !ret) {
+		i = next_idle(l, q);
+		r = check_trial_request(run, i);
+		check_trial_verify(run, r);
+		l->used[i] = true;
+		run->env->device->renew(&run->builder, r);
+		ret = check_session_add(&run->session, r);
+		l->added++;
+	}
+	return ret;
+}
+
+static int refill_all(struct check_load *l)
+{
+	unsigned int q;
+	int ret = 0;
+
+	for (q = 0; q < l->run->session.nqueues && !ret; q++)
+		ret = refill(l, q);
+	check_session_kick(&l->run->session);
+	return ret;
+}
+
+static void note_collected(const struct check_load *l, uint16_t collected[SESSION_QUEUES])
+{
+	unsigned int q;
+
+	for (q = 0; q < l->run->session.nqueues; q++)
+		collected[q] = l->run->session.queue[q].collected;
+}
+
+static bool came_back(const struct check_load *l, const uint16_t before[SESSION_QUEUES])
+{
+	uint16_t now[SESSION_QUEUES];
+	unsigned int q;
+
+	note_collected(l, now);
+	for (q = 0; q < l->run->session.nqueues; q++)
+		if ((uint16_t)(now[q] - before[q]) < LEAST)
+			return false;
+	return true;
+}
+
+int check_load_run(struct check_load *l, unsigned int ms, bool uneven)
+{
+	int64_t now = check_process_now_ms(), end = now + ms, slow = now;
+	uint16_t before[SESSION_QUEUES];
+	int ret;
+
+	note_collected(l, before);
+	for (;; now = check_process_now_ms()) {
+		ret = refill_all(l);
+		if (ret < 0 || (now >= end && came_back(l, before)))
+			return ret;
+		if (uneven && now >= slow) {
+			check_trial_slow_down(l->run);
+			slow = now + SLOW_EVERY_MS;
+		}
+		ret = check_session_wait_below(&l->run->session, l->depth / 2);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+uint64_t check_load_finished(const struct check_load *l)
+{
+	uint64_t flying = 0;
+	unsigned int q;
+
+	for (q = 0; q < l->run->session.nqueues; q++)
+		flying += check_session_in_flight(&l->run->session, q);
+	return l->added - flying;
+}
