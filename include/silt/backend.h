@@ -27,6 +27,14 @@ SILT_BEGIN_DECLS
  * log, all of guest memory is marked once the log comes: the one before may have been told so, too,
  * and the marks that it kept died with it.
  */
+/*
+ * A device that offers SILT_VHOST_F_ACCESS_PLATFORM works behind an IOMMU without knowing: its
+ * queues' addresses are translated by what the frontend says in IOTLB messages, what is missing is
+ * asked for on the back channel, and silt_virtq_pop() returns 0 meanwhile. An invalidation is
+ * answered when no queue uses what was taken away: queues that work on a buffer there are stopped
+ * and started again. A translation that the frontend denies breaks the queue. Used rings are logged
+ * where they lie, whatever log_guest_addr says: some monitors send an I/O virtual address there.
+ */
 struct silt_backend;
 
 /** What a device gives the backend. Fields that are NULL are features the device does not have. */
@@ -46,14 +54,16 @@ struct silt_backend_ops {
 
 	/*
 	 * Stop: every element in flight is finished, pushed and published before this returns,
-	 * those that silt_virtq_resubmits() counts included, and the device touches neither @vq nor
-	 * guest memory afterwards.
+	 * those that silt_virtq_resubmits() counts included as far as silt_virtq_pop() gives them,
+	 * and the device touches neither @vq nor guest memory afterwards.
 	 */
 	void (*queue_stop)(void *dev, unsigned int q);
 
 	/*
 	 * Park: the device does not touch the queue until queue_resume. System calls and DMA that
 	 * are under way may go on writing to guest memory; their completions are taken after it.
+	 * When it resumes, look at the ring at once: there may be buffers that could not be taken
+	 * before.
 	 */
 	void (*queue_pause)(void *dev, unsigned int q);
 	void (*queue_resume)(void *dev, unsigned int q);
@@ -97,7 +107,7 @@ SILT_API int silt_backend_create(const struct silt_backend_ops *ops, void *dev, 
  */
 SILT_API void silt_backend_destroy(struct silt_backend *b);
 
-/** silt_backend_fd() - the socket, to poll for POLLIN. */
+/** silt_backend_fd() - to poll for POLLIN: the socket, or an fd that stands for more of them. */
 SILT_API int silt_backend_fd(const struct silt_backend *b);
 
 /**

@@ -98,6 +98,80 @@ SILT_API int silt_frontend_set_log_base(struct silt_frontend *f, uint64_t size, 
 SILT_API int silt_frontend_set_log_fd(struct silt_frontend *f, int fd);
 
 /**
+ * silt_frontend_set_backend_req_fd() - give the backend a back channel to send requests on
+ * @fd: its end of a socket pair
+ */
+SILT_API int silt_frontend_set_backend_req_fd(struct silt_frontend *f, int fd);
+
+/**
+ * silt_frontend_iotlb_update() - tell the backend where I/O virtual addresses lie
+ * @iova:      the first of them
+ * @size:      bytes
+ * @user_addr: where they lie, as in the memory regions' user addresses
+ * @access:    SILT_IOTLB_READ, SILT_IOTLB_WRITE or both
+ *
+ * An answer to a miss on the back channel comes after the update that it is about.
+ */
+SILT_API int silt_frontend_iotlb_update(struct silt_frontend *f, uint64_t iova, uint64_t size,
+					uint64_t user_addr, unsigned int access);
+
+/**
+ * silt_frontend_iotlb_invalidate() - take translations away
+ * @size: bytes; both 0 mean all addresses
+ *
+ * With REPLY_ACK the backend uses none of them any more when this returns.
+ */
+SILT_API int silt_frontend_iotlb_invalidate(struct silt_frontend *f, uint64_t iova, uint64_t size);
+
+/** silt_frontend_iotlb_msg() - send an IOTLB message as it is */
+SILT_API int silt_frontend_iotlb_msg(struct silt_frontend *f, const struct silt_vhost_iotlb *m);
+
+/*
+ * The frontend's end of a back channel: IOTLB misses and access failures come here. To a miss
+ * answer with an update first, if there is a translation that allows what is asked for, and then
+ * with silt_backchannel_answer().
+ *
+ * Where a function below does not say otherwise: Thread: one at a time for each channel; it need
+ * not be the frontend's. Owns: nothing. Blocks: never.
+ */
+struct silt_backchannel;
+
+/**
+ * silt_backchannel_create() - make a back channel, and give the backend its end
+ * @f:   a frontend that negotiated BACKEND_REQ
+ * @out: the channel
+ *
+ * Return: as the frontend's functions. Thread: the frontend's. Owns: free with
+ * silt_backchannel_destroy(). Blocks: up to the frontend's timeout.
+ */
+SILT_API int silt_backchannel_create(struct silt_frontend *f, struct silt_backchannel **out);
+
+/** silt_backchannel_destroy() - close it. @c may be NULL. */
+SILT_API void silt_backchannel_destroy(struct silt_backchannel *c);
+
+/** silt_backchannel_fd() - to poll for POLLIN. */
+SILT_API int silt_backchannel_fd(const struct silt_backchannel *c);
+
+/**
+ * silt_backchannel_recv() - take the next message
+ * @c:   the channel
+ * @msg: set to it: a miss or an access failure
+ *
+ * Return: 1; 0 none has come; -ECONNRESET the backend closed the channel; -EPROTO it sent something
+ * else; -errno.
+ */
+SILT_API int silt_backchannel_recv(struct silt_backchannel *c, struct silt_vhost_iotlb *msg);
+
+/**
+ * silt_backchannel_answer() - answer the message that was taken last, if it asks for an answer
+ * @c:    the channel
+ * @code: 0, or another number if nothing could be done about it
+ *
+ * Return: 0; -EAGAIN the backend does not take its answers; -errno.
+ */
+SILT_API int silt_backchannel_answer(struct silt_backchannel *c, uint64_t code);
+
+/**
  * silt_frontend_get_inflight_fd() - have the backend make memory to record in what is in flight
  * @area: num_queues and queue_size are the caller's wish; the rest is set to what the backend says.
  *        Keep it with @fd: both are what silt_frontend_set_inflight_fd() wants.

@@ -7,6 +7,7 @@
 #include <silt/bitmap.h>
 #include <silt/error.h>
 #include <silt/frontend.h>
+#include <silt/iotlb.h>
 #include <silt/log.h>
 #include <silt/memory.h>
 #include <silt/precopy.h>

@@ -33,6 +33,8 @@ enum silt_vhost_request {
 	SILT_VHOST_SET_PROTOCOL_FEATURES = 16,
 	SILT_VHOST_GET_QUEUE_NUM = 17,
 	SILT_VHOST_SET_VRING_ENABLE = 18,
+	SILT_VHOST_SET_BACKEND_REQ_FD = 21,
+	SILT_VHOST_IOTLB_MSG = 22,
 	SILT_VHOST_GET_CONFIG = 24,
 	SILT_VHOST_SET_CONFIG = 25,
 	SILT_VHOST_GET_INFLIGHT_FD = 31,
@@ -45,6 +47,14 @@ enum silt_vhost_request {
 	SILT_VHOST_GET_STATUS = 40,
 };
 
+/** Requests of the backend, on the back channel that SET_BACKEND_REQ_FD gave it. */
+enum silt_vhost_backend_request {
+	SILT_VHOST_BACKEND_IOTLB_MSG = 1,
+};
+
+/** The device's addresses are I/O virtual addresses: IOTLB messages translate them. */
+#define SILT_VHOST_F_ACCESS_PLATFORM (UINT64_C(1) << 33)
+
 /** Feature bits that are vhost's own, not the device's. */
 #define SILT_VHOST_F_LOG_ALL	       (UINT64_C(1) << 26)
 #define SILT_VHOST_F_PROTOCOL_FEATURES (UINT64_C(1) << 30)
@@ -53,6 +63,7 @@ enum silt_vhost_request {
 #define SILT_VHOST_PROTOCOL_F_MQ		  (UINT64_C(1) << 0)
 #define SILT_VHOST_PROTOCOL_F_LOG_SHMFD		  (UINT64_C(1) << 1)
 #define SILT_VHOST_PROTOCOL_F_REPLY_ACK		  (UINT64_C(1) << 3)
+#define SILT_VHOST_PROTOCOL_F_BACKEND_REQ	  (UINT64_C(1) << 5)
 #define SILT_VHOST_PROTOCOL_F_CONFIG		  (UINT64_C(1) << 9)
 #define SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD	  (UINT64_C(1) << 12)
 #define SILT_VHOST_PROTOCOL_F_RESET_DEVICE	  (UINT64_C(1) << 13)
@@ -116,6 +127,24 @@ struct silt_vhost_log {
 	uint64_t mmap_offset;
 };
 
+/** What an IOTLB message says. */
+enum silt_vhost_iotlb_type {
+	SILT_VHOST_IOTLB_MISS = 1,	 /* from the backend: iova, perm */
+	SILT_VHOST_IOTLB_UPDATE = 2,	 /* from the frontend: all fields */
+	SILT_VHOST_IOTLB_INVALIDATE = 3, /* from the frontend: iova, size */
+	SILT_VHOST_IOTLB_ACCESS_FAIL = 4 /* from the backend: iova, perm */
+};
+
+/** Field perm of an IOTLB message: as SILT_IOTLB_READ and SILT_IOTLB_WRITE. */
+struct silt_vhost_iotlb {
+	uint64_t iova;
+	uint64_t size;
+	uint64_t user_addr;
+	uint8_t perm;
+	uint8_t type;
+	uint8_t padding[6]; /* of the compilers, sent by all peers that are known */
+};
+
 struct silt_vhost_config {
 	uint32_t offset;
 	uint32_t size;
@@ -157,6 +186,7 @@ struct silt_vhost_msg {
 		struct silt_vhost_mem_table mem_table;
 		struct silt_vhost_mem_reg mem_reg;
 		struct silt_vhost_log log;
+		struct silt_vhost_iotlb iotlb;
 		struct silt_vhost_config config;
 		struct silt_vhost_inflight inflight;
 		uint8_t bytes[SILT_VHOST_PAYLOAD_MAX];

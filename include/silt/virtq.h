@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include <silt/iotlb.h>
 #include <silt/log.h>
 #include <silt/memory.h>
 #include <silt/visibility.h>
@@ -75,7 +76,7 @@ struct silt_virtq_elem {
 	uint64_t read_len;   /* bytes of the readable ones, below 2^32 */
 	uint64_t write_len;  /* bytes of the writable ones, below 2^32 */
 	struct iovec *iov;   /* host addresses, fit for preadv(), pwritev() and io_uring */
-	uint64_t *gpa;	     /* guest-physical address of each segment */
+	uint64_t *gpa;	     /* guest-physical address of each segment, also behind an IOMMU */
 };
 
 /**
@@ -126,6 +127,47 @@ SILT_API uint32_t silt_virtq_stop(struct silt_virtq *vq);
  * Owns: a reference to @mem.
  */
 SILT_API void silt_virtq_set_memory(struct silt_virtq *vq, struct silt_memory *mem);
+
+/**
+ * Called when silt_virtq_pop() finds that a translation is missing: ask for it.
+ * @arg:    as handed to silt_virtq_set_iotlb()
+ * @iova:   the I/O virtual address
+ * @access: what for: SILT_IOTLB_READ or SILT_IOTLB_WRITE
+ *
+ * Thread: the one that popped. Blocks: it must not.
+ */
+typedef void silt_virtq_miss_fn(void *arg, uint64_t iova, unsigned int access);
+
+/**
+ * silt_virtq_set_iotlb() - the driver's addresses are I/O virtual addresses (ACCESS_PLATFORM)
+ * @vq:    the queue, without an element in flight
+ * @iotlb: what translates them, or NULL for none: they are guest-physical; the queue takes its own
+ *         reference
+ * @miss:  called when a translation is missing
+ * @arg:   handed to it
+ *
+ * Whoever changes translations of @iotlb waits until they are not used any more, see
+ * silt_virtq_uses(). What lies at several guest addresses is marked at each of them. The address in
+ * silt_virtq_set_log() is guest-physical in any case.
+ *
+ * Owns: a reference to @iotlb, until it is given another one or destroyed.
+ */
+SILT_API void silt_virtq_set_iotlb(struct silt_virtq *vq, struct silt_iotlb *iotlb,
+				   silt_virtq_miss_fn *miss, void *arg);
+
+/** silt_virtq_retry() - the missing translation may have come: let silt_virtq_pop() look again. */
+SILT_API void silt_virtq_retry(struct silt_virtq *vq);
+
+/** silt_virtq_deny() - there is no such translation: silt_virtq_pop() fails with -EFAULT. */
+SILT_API void silt_virtq_deny(struct silt_virtq *vq);
+
+/**
+ * silt_virtq_uses() - is an element in flight whose buffer lies in a range of IOVAs?
+ * @vq:   the queue
+ * @iova: first I/O virtual address
+ * @size: bytes; both 0 mean all addresses
+ */
+SILT_API bool silt_virtq_uses(const struct silt_virtq *vq, uint64_t iova, uint64_t size);
 
 /**
  * silt_virtq_set_log() - which log, and what is logged
@@ -188,9 +230,10 @@ SILT_API const struct silt_log_counters *silt_virtq_counters(const struct silt_v
  * @vq:  the queue
  * @out: the element
  *
- * Return: 1 with an element, 0 if none is available; -EPROTO if the ring or the chain breaks the
- * specification; -EFAULT if guest memory cannot be read, an address is outside it, or the inflight
- * region cannot be accessed; -ENOMEM.
+ * Return: 1 with an element, 0 if none is available or a translation is missing (until
+ * silt_virtq_retry()); -EPROTO if the ring or the chain breaks the specification; -EFAULT if guest
+ * memory cannot be read, an address is outside it or was denied, or the inflight region cannot be
+ * accessed; -ENOMEM.
  * After an error the queue is broken: pop returns the same error until the next
  * silt_virtq_start(). Elements in flight may still be pushed.
  *
@@ -272,8 +315,8 @@ SILT_API int silt_virtq_publish(struct silt_virtq *vq);
  * silt_virtq_enable_kick() - ask the driver to kick, then look once more
  * @vq: the queue
  *
- * Return: 1 if buffers are available already (go on popping), 0 if it is safe to sleep, -EFAULT.
- * Nothing is pending in the log when it returns.
+ * Return: 1 if buffers are available already (go on popping), 0 if it is safe to sleep, also
+ * because a translation is missing, -EFAULT. Nothing is pending in the log when it returns.
  *
  * Source: VIRTIO 1.2, section 2.7.10.
  */

@@ -17,9 +17,8 @@
 /* Messages handled before the caller's other fds get their turn. */
 #define BATCH 32
 
-/* Feature bits that change what rings or addresses are, and that silt does not implement. */
-#define F_ACCESS_PLATFORM (UINT64_C(1) << 33)
-#define F_RING_PACKED	  (UINT64_C(1) << 34)
+/* A feature bit that changes what rings are, and that silt does not implement. */
+#define F_RING_PACKED (UINT64_C(1) << 34)
 
 /* ---- Life ------------------------------------------------------------------------------------ */
 
@@ -33,8 +32,8 @@ static int check_ops(const struct silt_backend_ops *ops)
 				SILT_QUEUES_MAX);
 	if (!ops->queue_start || !ops->queue_stop || !ops->queue_pause || !ops->queue_resume)
 		return silt_err(EINVAL, "queue_start, _stop, _pause and _resume must all be given");
-	if (ops->features & (F_ACCESS_PLATFORM | F_RING_PACKED))
-		return silt_err(EINVAL, "neither ACCESS_PLATFORM nor RING_PACKED is supported");
+	if (ops->features & F_RING_PACKED)
+		return silt_err(EINVAL, "RING_PACKED is not supported");
 	return 0;
 }
 
@@ -55,6 +54,7 @@ static int create_rings(struct silt_backend *b)
 		silt_notifier_set(&b->rings[q].call, -1);
 		silt_notifier_set(&b->rings[q].err, -1);
 		silt_notifier_set(&b->rings[q].log, -1);
+		b->rings[q].backend = b;
 		ret = silt_virtq_create(&b->rings[q].vq);
 		if (ret < 0)
 			return ret;
@@ -81,6 +81,8 @@ int silt_backend_create(const struct silt_backend_ops *ops, void *dev, int fd,
 	b->dev = dev;
 	b->fd = fd;
 	ret = create_rings(b);
+	if (!ret && ops->features & SILT_VHOST_F_ACCESS_PLATFORM)
+		ret = silt_iommu_create(b);
 	if (ret < 0) {
 		silt_backend_destroy(b);
 		return ret;
@@ -118,6 +120,7 @@ void silt_backend_destroy(struct silt_backend *b)
 			silt_virtq_destroy(b->rings[q].vq);
 		destroy_conf(b->now, b->ops.nqueues);
 	}
+	silt_iommu_destroy(b);
 	free(b->rings);
 	free(b->next);
 	free(b->now);
@@ -154,6 +157,8 @@ static uint64_t offered_protocol(const struct silt_backend *b)
 			    SILT_VHOST_PROTOCOL_F_CONFIGURE_MEM_SLOTS |
 			    SILT_VHOST_PROTOCOL_F_STATUS | SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD;
 
+	if (b->iommu.iotlb)
+		features |= SILT_VHOST_PROTOCOL_F_BACKEND_REQ;
 	return b->ops.get_config ? features | SILT_VHOST_PROTOCOL_F_CONFIG : features;
 }
 
@@ -192,6 +197,9 @@ static int set_features(struct silt_backend *b, struct silt_vhost_msg *msg)
 		return ret;
 	next->acked = true;
 	next->features = features_taken(b, features);
+	/* The rings' addresses are of another kind from now on. */
+	for (unsigned int q = 0; q < b->ops.nqueues; q++)
+		next->rings[q].addr_set &= silt_conf_iommu(next) == silt_conf_iommu(b->now);
 	return silt_commit(b);
 }
 
@@ -356,6 +364,8 @@ static silt_request_fn *const handlers[] = {
 	[SILT_VHOST_SET_PROTOCOL_FEATURES] = set_protocol_features,
 	[SILT_VHOST_GET_QUEUE_NUM] = get_queue_num,
 	[SILT_VHOST_SET_VRING_ENABLE] = silt_set_vring_enable,
+	[SILT_VHOST_SET_BACKEND_REQ_FD] = silt_set_backend_req_fd,
+	[SILT_VHOST_IOTLB_MSG] = silt_iotlb_msg,
 	[SILT_VHOST_GET_CONFIG] = get_config,
 	[SILT_VHOST_SET_CONFIG] = set_config,
 	[SILT_VHOST_GET_INFLIGHT_FD] = silt_get_inflight_fd,
@@ -406,33 +416,45 @@ static int handle(struct silt_backend *b, struct silt_vhost_msg *msg)
 	return answer == SILT_ANSWER_LOG ? silt_answer(b, 0) : 0;
 }
 
+/* Return: 1 the socket holds no whole message any more, 0 it may, -errno. */
+static int process_messages(struct silt_backend *b)
+{
+	int ret;
+
+	for (unsigned int i = 0; i < BATCH; i++) {
+		ret = silt_vhost_recv(b->fd, &b->rx);
+		if (!ret)
+			return 1;
+		if (ret > 0) {
+			ret = handle(b, &b->rx.msg);
+			silt_vhost_rx_reset(&b->rx);
+		}
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
 int silt_backend_process(struct silt_backend *b)
 {
 	int ret;
 
 	if (b->error)
 		return silt_err(-b->error, "the connection failed before");
-	for (unsigned int i = 0; i < BATCH; i++) {
-		ret = silt_vhost_recv(b->fd, &b->rx);
-		if (!ret)
-			return 0;
-		if (ret > 0) {
-			ret = handle(b, &b->rx.msg);
-			silt_vhost_rx_reset(&b->rx);
-		}
-		if (ret < 0) {
-			b->error = ret;
-			return ret;
-		}
-	}
-	return 0;
+	ret = silt_channel_receive(b);
+	if (!ret)
+		ret = process_messages(b);
+	if (ret >= 0)
+		ret = silt_channel_work(b, ret);
+	b->error = ret;
+	return ret;
 }
 
 /* ---- For the device -------------------------------------------------------------------------- */
 
 int silt_backend_fd(const struct silt_backend *b)
 {
-	return b->fd;
+	return b->iommu.iotlb ? b->iommu.poll_fd : b->fd;
 }
 
 uint64_t silt_backend_refusals(const struct silt_backend *b, const char **last)

@@ -43,6 +43,8 @@ static bool needs_restart(const struct silt_backend *b, unsigned int q)
 	const struct silt_conf *now = b->now, *next = b->next;
 	const struct silt_vring_conf *old = &now->rings[q], *new = &next->rings[q];
 
+	if (silt_iommu_needs_restart(b, q))
+		return true;
 	if ((now->features ^ next->features) & ~SILT_VHOST_F_LOG_ALL ||
 	    now->inflight != next->inflight)
 		return true;
@@ -59,7 +61,8 @@ static bool needs_park(const struct silt_backend *b, unsigned int q)
 	const struct silt_conf *now = b->now, *next = b->next;
 	const struct silt_vring_conf *old = &now->rings[q], *new = &next->rings[q];
 
-	return now->mem != next->mem || now->log != next->log || now->log_fd != next->log_fd ||
+	return silt_iommu_needs_park(b, q) || now->mem != next->mem || now->log != next->log ||
+	       now->log_fd != next->log_fd ||
 	       silt_conf_logs_data(now) != silt_conf_logs_data(next) ||
 	       old->log_used != new->log_used || old->log_gpa != new->log_gpa ||
 	       old->call_fd != new->call_fd || old->err_fd != new->err_fd;
@@ -79,6 +82,9 @@ static void ring_stop(struct silt_backend *b, unsigned int q)
 	struct silt_vring *ring = &b->rings[q];
 
 	b->ops.queue_stop(b->dev, q);
+	/* Behind an IOMMU, what a backend before had taken may be out of reach. */
+	if (silt_virtq_resubmits(ring->vq))
+		silt_notifier_signal(&ring->err);
 	ring->base = ring_leave(ring);
 	ring->running = false;
 }
@@ -91,22 +97,33 @@ void silt_stop_all(struct silt_backend *b)
 	}
 }
 
+static void begin_restart(struct silt_backend *b, unsigned int q)
+{
+	b->rings[q].step = SILT_VRING_RESTART;
+	b->rings[q].failed = false;
+	if (b->rings[q].running)
+		ring_stop(b, q);
+}
+
+/* What it is working on is looked at while it is parked. */
+static void begin_park(struct silt_backend *b, unsigned int q)
+{
+	b->rings[q].step = SILT_VRING_PARK;
+	b->ops.queue_pause(b->dev, q);
+	if (!silt_iommu_in_use(b, q))
+		return;
+	b->ops.queue_resume(b->dev, q);
+	begin_restart(b, q);
+}
+
 static void quiesce(struct silt_backend *b)
 {
-	struct silt_vring *ring;
-
 	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
-		ring = &b->rings[q];
-		ring->step = SILT_VRING_KEEP;
-		if (needs_restart(b, q)) {
-			ring->step = SILT_VRING_RESTART;
-			ring->failed = false;
-			if (ring->running)
-				ring_stop(b, q);
-		} else if (ring->running && needs_park(b, q)) {
-			ring->step = SILT_VRING_PARK;
-			b->ops.queue_pause(b->dev, q);
-		}
+		b->rings[q].step = SILT_VRING_KEEP;
+		if (needs_restart(b, q))
+			begin_restart(b, q);
+		else if (b->rings[q].running && needs_park(b, q))
+			begin_park(b, q);
 	}
 }
 
@@ -116,8 +133,10 @@ static void ring_configure(struct silt_backend *b, unsigned int q)
 	const struct silt_vring_conf *r = &b->now->rings[q];
 	struct silt_vring *ring = &b->rings[q];
 	bool data = silt_conf_logs_data(b->now);
+	bool where_it_lies = silt_conf_iommu(b->now) && !SILT_FAULT(iommu_ring_iova_logged);
 
-	silt_virtq_set_log(ring->vq, b->now->log, data, r->log_used, r->log_gpa);
+	silt_virtq_set_log(ring->vq, b->now->log, data, r->log_used,
+			   where_it_lies ? ring->used_gpa : r->log_gpa);
 	silt_notifier_set(&ring->call, r->call_fd);
 	silt_notifier_set(&ring->err, r->err_fd);
 	silt_notifier_set(&ring->log, data || r->log_used ? b->now->log_fd : -1);
@@ -127,12 +146,32 @@ static void ring_configure(struct silt_backend *b, unsigned int q)
 	}
 }
 
-static bool ring_ready(const struct silt_backend *b, unsigned int q, struct silt_virtq_layout *l)
+/* Return: 1 it can be started, 0 not yet, -errno it cannot be. */
+static int ring_ready(struct silt_backend *b, unsigned int q, struct silt_virtq_layout *l)
 {
 	const struct silt_vring_conf *r = &b->now->rings[q];
 
-	return r->num && r->addr_set && r->kick_set && silt_vring_enabled(b->now, q) &&
-	       !b->rings[q].failed && silt_vring_resolve(b->now, q, l);
+	silt_miss_forget(b, q);
+	if (!r->num || !r->addr_set || !r->kick_set || !silt_vring_enabled(b->now, q) ||
+	    b->rings[q].failed)
+		return 0;
+	if (silt_conf_iommu(b->now))
+		return silt_iommu_resolve(b, q, l);
+	return silt_vring_resolve(b->now, q, l);
+}
+
+static void miss(void *arg, uint64_t iova, unsigned int access)
+{
+	struct silt_vring *ring = arg;
+
+	silt_miss_note(ring->backend, ring - ring->backend->rings, iova, access);
+}
+
+static void ring_set_iotlb(struct silt_backend *b, unsigned int q)
+{
+	struct silt_iotlb *iotlb = silt_conf_iommu(b->now) ? b->iommu.iotlb : NULL;
+
+	silt_virtq_set_iotlb(b->rings[q].vq, iotlb, miss, &b->rings[q]);
 }
 
 /*
@@ -153,9 +192,13 @@ static int ring_start(struct silt_backend *b, unsigned int q)
 	struct silt_virtq_layout layout;
 	int ret;
 
-	if (!ring_ready(b, q, &layout))
+	ret = ring_ready(b, q, &layout);
+	if (!ret)
 		return 0;
-	ret = silt_virtq_start(ring->vq, &layout, b->now->mem, ring->base);
+	if (ret > 0) {
+		ring_set_iotlb(b, q);
+		ret = silt_virtq_start(ring->vq, &layout, b->now->mem, ring->base);
+	}
 	if (ret < 0) {
 		ring->failed = true;
 		return ret;
@@ -187,6 +230,7 @@ static void ring_reconfigure(struct silt_backend *b, unsigned int q)
 
 	if (!SILT_FAULT(log_swap_lost) || !replaced)
 		ring_configure(b, q);
+	silt_virtq_retry(b->rings[q].vq);
 	if (b->now->mem == b->next->mem)
 		return;
 	silt_virtq_set_memory(b->rings[q].vq, b->now->mem);
@@ -246,6 +290,8 @@ static void swap_confs(struct silt_backend *b)
 
 	b->now = b->next;
 	b->next = now;
+	if (silt_conf_iommu(b->now) != silt_conf_iommu(now))
+		silt_iommu_clear(b);
 	tell_features(b);
 }
 

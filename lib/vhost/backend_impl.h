@@ -2,7 +2,10 @@
 #ifndef SILT_VHOST_BACKEND_IMPL_H
 #define SILT_VHOST_BACKEND_IMPL_H
 
+#include <pthread.h>
+
 #include <silt/backend.h>
+#include <silt/iotlb.h>
 #include <silt/vhost_user.h>
 
 #include "vhost/notify.h"
@@ -31,7 +34,7 @@ struct silt_vring_conf {
 	bool log_used; /* SILT_VHOST_VRING_F_LOG */
 	bool kick_set; /* with kick_fd -1: poll the ring */
 	enum silt_vring_enable enable;
-	uint64_t desc; /* user addresses */
+	uint64_t desc; /* user addresses, or I/O virtual ones */
 	uint64_t avail;
 	uint64_t used;
 	uint64_t log_gpa;
@@ -59,6 +62,22 @@ enum silt_vring_step {
 	SILT_VRING_RESTART, /* stop it if it runs; start it if it is ready then */
 };
 
+enum silt_miss_state {
+	SILT_MISS_NONE,
+	SILT_MISS_NEW,
+	SILT_MISS_SENT,
+	SILT_MISS_DENIED, /* the frontend knows no such translation */
+};
+
+/* The translation that a ring waits for: of its own addresses while it is idle, else of a buffer's.
+ */
+struct silt_miss {
+	enum silt_miss_state state;
+	unsigned int access;
+	uint64_t iova;
+	uint64_t id; /* of the message */
+};
+
 /* One ring as it runs. The notifiers are read by the queue's thread, and set while it is parked. */
 struct silt_vring {
 	struct silt_virtq *vq;
@@ -73,6 +92,38 @@ struct silt_vring {
 	struct silt_notifier call;
 	struct silt_notifier err;
 	struct silt_notifier log; /* set while a log is written to */
+	/* Behind an IOMMU only. */
+	struct silt_backend *backend;
+	struct silt_miss miss; /* under iommu.lock: the queue's thread notes it */
+	bool found;	       /* what it waited for is known now */
+	uint64_t used_gpa;     /* of the used ring as it runs */
+};
+
+/* Misses that may be unanswered at a time. More wait until one is answered. */
+#define SILT_MISSES_MAX 512
+
+/* What the backend keeps for a device that offers ACCESS_PLATFORM. */
+struct silt_backend_iommu {
+	struct silt_iotlb *iotlb; /* NULL: the device does not offer it */
+	int poll_fd;		  /* an epoll fd: the socket, wake_fd, the back channel */
+	int wake_fd;		  /* an eventfd: a queue's thread noted a miss */
+	int channel;		  /* the back channel, or -1 */
+	bool choked;		  /* there is no room in it: wait until it is writable */
+	bool answered;		  /* rx holds an answer */
+	struct silt_vhost_rx rx;
+	struct silt_vhost_msg msg;
+	pthread_mutex_t lock; /* of all rings' misses */
+	/* Messages that are to be answered, in their order. */
+	struct {
+		unsigned int q;
+		uint64_t id;
+	} sent[SILT_MISSES_MAX];
+	uint64_t first_id; /* of the oldest one */
+	uint64_t next_id;
+	/* The message at hand takes the translations of a range away. */
+	bool gone;
+	uint64_t gone_iova;
+	uint64_t gone_size;
 };
 
 struct silt_backend {
@@ -85,6 +136,7 @@ struct silt_backend {
 	struct silt_conf *now;
 	struct silt_conf *next;
 	struct silt_vring *rings;
+	struct silt_backend_iommu iommu;
 	uint64_t refusals;
 	char last_refusal[288];
 	struct silt_vhost_rx rx;
@@ -98,6 +150,12 @@ static inline bool silt_vring_enabled(const struct silt_conf *c, unsigned int q)
 	if (c->rings[q].enable == SILT_VRING_INITIAL)
 		return !(c->features & SILT_VHOST_F_PROTOCOL_FEATURES);
 	return c->rings[q].enable == SILT_VRING_ON;
+}
+
+/* Are addresses I/O virtual ones? */
+static inline bool silt_conf_iommu(const struct silt_conf *c)
+{
+	return c->features & SILT_VHOST_F_ACCESS_PLATFORM;
 }
 
 static inline bool silt_conf_logs_data(const struct silt_conf *c)
@@ -157,7 +215,50 @@ int silt_inflight_attach(const struct silt_backend *b, unsigned int q);
 silt_request_fn silt_get_inflight_fd;
 silt_request_fn silt_set_inflight_fd;
 
+/* ---- backend_iommu.c */
+
+/* For a device that offers ACCESS_PLATFORM. Return: 0 or -errno. */
+int silt_iommu_create(struct silt_backend *b);
+void silt_iommu_destroy(struct silt_backend *b);
+
+/* A ring's own addresses. Return: 1; 0 some are not known, which was noted as a miss; -errno. */
+int silt_iommu_resolve(struct silt_backend *b, unsigned int q, struct silt_virtq_layout *layout);
+
+/* Does the message at hand concern a ring so that it has to be drained, or parked? */
+bool silt_iommu_needs_restart(const struct silt_backend *b, unsigned int q);
+bool silt_iommu_needs_park(const struct silt_backend *b, unsigned int q);
+
+/* Is a parked ring working on a buffer whose translation goes? */
+bool silt_iommu_in_use(const struct silt_backend *b, unsigned int q);
+
+/* ACCESS_PLATFORM came or went. */
+void silt_iommu_clear(struct silt_backend *b);
+
+silt_request_fn silt_iotlb_msg;
+
+/* ---- backend_channel.c */
+
+/* Note that @q waits for a translation. Any thread. */
+void silt_miss_note(struct silt_backend *b, unsigned int q, uint64_t iova, unsigned int access);
+void silt_miss_forget(struct silt_backend *b, unsigned int q);
+
+/* Commit, if b->iommu.gone or a ring waits for what is known now. Return: 0 or -errno. */
+int silt_miss_commit(struct silt_backend *b);
+
+/* Take an answer from the back channel, if one has come. Return: 0 or -errno. */
+int silt_channel_receive(struct silt_backend *b);
+
+/* Act on it, and send what misses are new. @drained: nothing is left in the socket. */
+int silt_channel_work(struct silt_backend *b, bool drained);
+
+void silt_channel_close(struct silt_backend *b);
+
+silt_request_fn silt_set_backend_req_fd;
+
 /* ---- backend_memory.c */
+
+/* Is all of a range of user addresses mapped? */
+bool silt_memory_covers(const struct silt_memory *mem, uint64_t addr, uint64_t size);
 
 /* Is every region of @old still mapped at the same place in @mem? */
 bool silt_memory_kept(const struct silt_memory *old, const struct silt_memory *mem);

@@ -12,6 +12,12 @@ static bool ring_logged(const struct silt_vring_conf *r)
 	return r->log_used && r->addr_set && r->num;
 }
 
+/* Behind an IOMMU the used ring is logged where it lies, which is in guest memory. */
+static bool logged_elsewhere(const struct silt_conf *c, unsigned int q)
+{
+	return ring_logged(&c->rings[q]) && !silt_conf_iommu(c);
+}
+
 static bool logging(const struct silt_backend *b, const struct silt_conf *c)
 {
 	if (silt_conf_logs_data(c))
@@ -57,7 +63,7 @@ static int check_rings(const struct silt_backend *b, const struct silt_conf *c)
 	int ret = 0;
 
 	for (unsigned int q = 0; q < b->ops.nqueues && !ret; q++) {
-		if (ring_logged(&c->rings[q]))
+		if (logged_elsewhere(c, q))
 			ret = check_ring(c, q, real);
 	}
 	return ret;
@@ -69,7 +75,7 @@ static uint64_t pages_needed(const struct silt_backend *b, const struct silt_con
 	uint64_t need = end ? ((end - 1) >> SILT_LOG_PAGE_SHIFT) + 1 : 1;
 
 	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
-		pages = ring_logged(&c->rings[q]) ? ring_pages(c, q) : 0;
+		pages = logged_elsewhere(c, q) ? ring_pages(c, q) : 0;
 		if (pages > need)
 			need = pages;
 	}
@@ -122,7 +128,7 @@ static int mark_everything(const struct silt_backend *b, const struct silt_conf 
 		silt_log_write(&w, region->gpa, region->size);
 	}
 	for (i = 0; i < b->ops.nqueues; i++) {
-		if (ring_logged(&c->rings[i]))
+		if (logged_elsewhere(c, i))
 			silt_log_write(&w, c->rings[i].log_gpa,
 				       silt_virtq_used_size(c->rings[i].num));
 	}

@@ -33,6 +33,35 @@ bool silt_memory_kept(const struct silt_memory *old, const struct silt_memory *m
 	return true;
 }
 
+/* Bytes from user address @addr on that lie in one region; the most, where several hold it. */
+static uint64_t mapped_from(const struct silt_memory *mem, uint64_t addr)
+{
+	uint64_t most = 0;
+
+	for (unsigned int i = 0; i < silt_memory_count(mem); i++) {
+		const struct silt_memory_region *r = silt_memory_region(mem, i);
+		uint64_t off = addr - r->user_addr;
+
+		if (addr >= r->user_addr && off < r->size && r->size - off > most)
+			most = r->size - off;
+	}
+	return most;
+}
+
+bool silt_memory_covers(const struct silt_memory *mem, uint64_t addr, uint64_t size)
+{
+	uint64_t n;
+
+	for (; size; addr += n, size -= n) {
+		n = mapped_from(mem, addr);
+		if (!n)
+			return false;
+		if (n > size)
+			n = size;
+	}
+	return true;
+}
+
 /* *@mem with one region more; on failure *@mem is put. */
 static int grow(struct silt_memory **mem, const struct silt_vhost_mem_region *wanted, int fd)
 {

@@ -49,12 +49,12 @@ static int check_alignment(const struct silt_vhost_vring_addr *a)
 	return 0;
 }
 
-/* Can be told only once memory and the ring's size are known. */
+/* Can be told only once memory and the ring's size are known, and not of I/O virtual addresses. */
 static int check_mapped(const struct silt_conf *c, const struct silt_vhost_vring_addr *a)
 {
 	struct silt_virtq_layout layout;
 
-	if (!silt_memory_count(c->mem) || !c->rings[a->index].num ||
+	if (silt_conf_iommu(c) || !silt_memory_count(c->mem) || !c->rings[a->index].num ||
 	    silt_vring_resolve(c, a->index, &layout))
 		return 0;
 	return silt_err(EFAULT,

@@ -48,6 +48,19 @@ static void put_config(struct line *l, const struct silt_vhost_config *config)
 		put(l, "%s%02x", i % 8 ? "" : " ", config->region[i]);
 }
 
+static void put_iotlb(struct line *l, const struct silt_vhost_iotlb *iotlb)
+{
+	static const char *const names[] = {"type 0", "miss", "update", "invalidate",
+					    "access fail"};
+
+	if (iotlb->type <= SILT_VHOST_IOTLB_ACCESS_FAIL)
+		put(l, " %s", names[iotlb->type]);
+	else
+		put(l, " type %u", iotlb->type);
+	put(l, " iova 0x%" PRIx64 " size 0x%" PRIx64 " user 0x%" PRIx64 " perm %u", iotlb->iova,
+	    iotlb->size, iotlb->user_addr, iotlb->perm);
+}
+
 static void put_payload(struct line *l, const struct silt_vhost_msg *msg, enum silt_payload payload)
 {
 	const struct silt_vhost_vring_addr *addr = &msg->payload.addr;
@@ -86,6 +99,9 @@ static void put_payload(struct line *l, const struct silt_vhost_msg *msg, enum s
 	case SILT_PAYLOAD_CONFIG:
 		put_config(l, &msg->payload.config);
 		break;
+	case SILT_PAYLOAD_IOTLB:
+		put_iotlb(l, &msg->payload.iotlb);
+		break;
 	case SILT_PAYLOAD_INFLIGHT:
 		put(l, " size 0x%" PRIx64 " offset 0x%" PRIx64 " queues %u queue size %u",
 		    msg->payload.inflight.mmap_size, msg->payload.inflight.mmap_offset,
@@ -108,9 +124,7 @@ static bool whole(const struct silt_vhost_msg *msg, enum silt_payload payload)
 		return size >= SILT_CONFIG_HEADER &&
 		       msg->payload.config.size <= SILT_VHOST_CONFIG_MAX &&
 		       size == SILT_CONFIG_HEADER + msg->payload.config.size;
-	if (payload == SILT_PAYLOAD_INFLIGHT && size == SILT_INFLIGHT_BARE)
-		return true;
-	return size == silt_payload_size(payload);
+	return silt_payload_fits(payload, size);
 }
 
 static enum silt_payload payload_of(const struct silt_vhost_msg *msg, bool reply)

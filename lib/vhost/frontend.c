@@ -397,6 +397,42 @@ int silt_frontend_set_log_fd(struct silt_frontend *f, int fd)
 	return transact(f);
 }
 
+/* ---- IOMMU ----------------------------------------------------------------------------------- */
+
+int silt_frontend_set_backend_req_fd(struct silt_frontend *f, int fd)
+{
+	begin(f, SILT_VHOST_SET_BACKEND_REQ_FD);
+	attach(f, fd);
+	return transact(f);
+}
+
+int silt_frontend_iotlb_msg(struct silt_frontend *f, const struct silt_vhost_iotlb *m)
+{
+	*(struct silt_vhost_iotlb *)begin(f, SILT_VHOST_IOTLB_MSG) = *m;
+	return transact(f);
+}
+
+int silt_frontend_iotlb_update(struct silt_frontend *f, uint64_t iova, uint64_t size,
+			       uint64_t user_addr, unsigned int access)
+{
+	return silt_frontend_iotlb_msg(f, &(struct silt_vhost_iotlb){
+						  .iova = iova,
+						  .size = size,
+						  .user_addr = user_addr,
+						  .perm = access,
+						  .type = SILT_VHOST_IOTLB_UPDATE,
+					  });
+}
+
+int silt_frontend_iotlb_invalidate(struct silt_frontend *f, uint64_t iova, uint64_t size)
+{
+	return silt_frontend_iotlb_msg(f, &(struct silt_vhost_iotlb){
+						  .iova = iova,
+						  .size = size,
+						  .type = SILT_VHOST_IOTLB_INVALIDATE,
+					  });
+}
+
 /* ---- What is in flight ----------------------------------------------------------------------- */
 
 /* Take the area and its fd from the answer. Return: 0, -EPROTO, or -EREMOTEIO for no area. */

@@ -37,6 +37,8 @@ static const struct silt_rule rules[] = {
 	/* The specification asks for MQ to be offered here, not acknowledged. */
 	RULE(GET_QUEUE_NUM, NONE, NONE, OWN, U64, 0),
 	RULE(SET_VRING_ENABLE, STATE, NONE, ACK, NONE, 0),
+	RULE(SET_BACKEND_REQ_FD, NONE, ONE, ACK, NONE, F(BACKEND_REQ)),
+	RULE(IOTLB_MSG, IOTLB, NONE, ACK, NONE, 0),
 	RULE(GET_CONFIG, CONFIG, NONE, CONFIG, CONFIG, F(CONFIG)),
 	RULE(SET_CONFIG, CONFIG, NONE, ACK, NONE, F(CONFIG)),
 	RULE(GET_INFLIGHT_FD, INFLIGHT, NONE, OWN, INFLIGHT, F(INFLIGHT_SHMFD)),
@@ -82,6 +84,8 @@ uint32_t silt_payload_size(enum silt_payload payload)
 		return sizeof(struct silt_vhost_mem_reg);
 	case SILT_PAYLOAD_LOG:
 		return sizeof(struct silt_vhost_log);
+	case SILT_PAYLOAD_IOTLB:
+		return sizeof(struct silt_vhost_iotlb);
 	case SILT_PAYLOAD_INFLIGHT:
 		return sizeof(struct silt_vhost_inflight);
 	case SILT_PAYLOAD_NONE:
@@ -90,6 +94,13 @@ uint32_t silt_payload_size(enum silt_payload payload)
 		break;
 	}
 	return 0;
+}
+
+bool silt_payload_fits(enum silt_payload payload, uint32_t size)
+{
+	return size == silt_payload_size(payload) ||
+	       (payload == SILT_PAYLOAD_IOTLB && size == SILT_IOTLB_BARE) ||
+	       (payload == SILT_PAYLOAD_INFLIGHT && size == SILT_INFLIGHT_BARE);
 }
 
 /* A table may stop after its last region, or be sent whole. */
@@ -134,17 +145,13 @@ static int check_config(const struct silt_vhost_msg *msg, const char *name)
 
 static int check_payload(const struct silt_vhost_msg *msg, const struct silt_rule *rule)
 {
-	uint32_t want = silt_payload_size(rule->payload);
-
 	if (rule->payload == SILT_PAYLOAD_MEM_TABLE)
 		return check_mem_table(msg);
 	if (rule->payload == SILT_PAYLOAD_CONFIG)
 		return check_config(msg, rule->name);
-	if (rule->payload == SILT_PAYLOAD_INFLIGHT && msg->hdr.size == SILT_INFLIGHT_BARE)
-		return 0;
-	if (msg->hdr.size != want)
+	if (!silt_payload_fits(rule->payload, msg->hdr.size))
 		return silt_err(EPROTO, "%s: payload of %u bytes, must be %u", rule->name,
-				msg->hdr.size, want);
+				msg->hdr.size, silt_payload_size(rule->payload));
 	return 0;
 }
 

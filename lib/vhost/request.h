@@ -17,7 +17,8 @@ enum silt_payload {
 	SILT_PAYLOAD_MEM_REG,
 	SILT_PAYLOAD_LOG,
 	SILT_PAYLOAD_CONFIG,
-	SILT_PAYLOAD_INFLIGHT, /* also accepted without the padding at its end */
+	SILT_PAYLOAD_IOTLB, /* this and the next also without the padding at their end */
+	SILT_PAYLOAD_INFLIGHT,
 };
 
 enum silt_fd_rule {
@@ -48,6 +49,7 @@ struct silt_rule {
 
 #define SILT_CONFIG_HEADER    offsetof(struct silt_vhost_config, region)
 #define SILT_MEM_TABLE_HEADER offsetof(struct silt_vhost_mem_table, regions)
+#define SILT_IOTLB_BARE	      offsetof(struct silt_vhost_iotlb, padding)
 #define SILT_INFLIGHT_BARE    offsetof(struct silt_vhost_inflight, padding)
 
 /* The rule for a request, or NULL for one that silt does not know. */
@@ -55,6 +57,9 @@ const struct silt_rule *silt_rule(uint32_t request);
 
 /* Bytes of a payload of fixed size; 0 for NONE, and for those whose size varies. */
 uint32_t silt_payload_size(enum silt_payload payload);
+
+/* Has a payload of that kind so many bytes? For those whose size does not vary. */
+bool silt_payload_fits(enum silt_payload payload, uint32_t size);
 
 /*
  * Does a complete request keep the rules on its payload, its fds and what was negotiated?

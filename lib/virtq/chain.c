@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/mutant.h"
+#include "virtq/iommu.h"
 #include "virtq/packed.h"
 #include "virtq/queue.h"
 
@@ -19,7 +20,7 @@ struct table {
 	uint32_t bound;	  /* descriptors that a chain may have */
 
 	/* Indirect ones only. The first @mapped bytes lie at @hva; the rest may lie elsewhere. */
-	uint64_t gpa;
+	uint64_t addr;
 	const char *hva;
 	uint64_t mapped;
 };
@@ -87,69 +88,94 @@ static int check_buffer(const struct table *t, uint32_t i, const struct vring_de
 	return 0;
 }
 
+/* Without an IOMMU what is not mapped is an error; with one it may be asked for. */
+static int not_mapped(const struct table *t, uint32_t i, uint64_t addr, unsigned int access)
+{
+	if (!t->vq->iommu.iotlb)
+		return silt_err(EFAULT, "%s %u: address %#llx lies in no memory region", t->name, i,
+				(unsigned long long)addr);
+	t->slot->missing = (struct silt_virtq_missing){.iova = addr, .access = access};
+	return -EINPROGRESS;
+}
+
 static int add_buffer(const struct table *t, uint32_t i, const struct vring_desc *desc)
 {
-	uint64_t gpa = desc->addr, left = desc->len;
+	bool writable = desc->flags & VRING_DESC_F_WRITE;
+	unsigned int access = writable ? SILT_IOTLB_WRITE : SILT_IOTLB_READ;
+	unsigned int seg = t->slot->elem.nread + t->slot->elem.nwrite;
+	uint64_t addr = desc->addr, left = desc->len;
 	int ret;
 
-	while (left) {
-		uint64_t len = left;
-		void *hva = silt_memory_translate(t->vq->mem, gpa, &len);
+	for (; left; seg++) {
+		uint64_t len = left, gpa;
+		void *hva = silt_virtq_translate(t->vq, addr, &len, access, &gpa);
 
 		if (!hva)
-			return silt_err(EFAULT, "%s %u: address %#llx lies in no memory region",
-					t->name, i, (unsigned long long)gpa);
-		ret = add_segment(t->slot, hva, gpa, len, desc->flags & VRING_DESC_F_WRITE);
+			return not_mapped(t, i, addr, access);
+		ret = add_segment(t->slot, hva, gpa, len, writable);
+		if (!ret && t->vq->iommu.iotlb)
+			ret = silt_iommu_note(t->slot, seg, addr);
 		if (ret < 0)
 			return ret;
-		gpa += len;
+		addr += len;
 		left -= len;
 	}
 	return 0;
 }
 
-/* Copy from guest memory that may straddle regions. */
-static bool read_guest(const struct silt_memory *mem, uint64_t gpa, void *buf, uint64_t len)
+static int unreadable(const struct table *t, uint32_t i)
 {
-	char *dst = buf;
-
-	while (len) {
-		uint64_t n = len;
-		const void *hva = silt_memory_translate(mem, gpa, &n);
-
-		if (!hva || !silt_access_copy(dst, hva, n))
-			return false;
-		gpa += n;
-		dst += n;
-		len -= n;
-	}
-	return true;
+	return silt_err(EFAULT, "%s %u cannot be read", t->name, i);
 }
 
-static bool load_indirect(const struct table *t, uint32_t i, void *desc, uint64_t size)
+/* A descriptor of an indirect table that may straddle regions, or mappings. */
+static int read_straddling(const struct table *t, uint32_t i, void *desc, uint64_t size)
+{
+	uint64_t addr = t->addr + i * size, left = size;
+	char *dst = desc;
+
+	while (left) {
+		uint64_t n = left, gpa;
+		const void *hva = silt_virtq_translate(t->vq, addr, &n, SILT_IOTLB_READ, &gpa);
+
+		if (!hva && t->vq->iommu.iotlb)
+			return not_mapped(t, i, addr, SILT_IOTLB_READ);
+		if (!hva || !silt_access_copy(dst, hva, n))
+			return unreadable(t, i);
+		addr += n;
+		dst += n;
+		left -= n;
+	}
+	return 0;
+}
+
+static int load_indirect(const struct table *t, uint32_t i, void *desc, uint64_t size)
 {
 	uint64_t off = i * size;
 
-	return off + size <= t->mapped ? silt_access_copy(desc, t->hva + off, size)
-				       : read_guest(t->vq->mem, t->gpa + off, desc, size);
+	if (off + size > t->mapped)
+		return read_straddling(t, i, desc, size);
+	return silt_access_copy(desc, t->hva + off, size) ? 0 : unreadable(t, i);
 }
 
 /*
  * As a descriptor of a split ring: what is next lies behind it. In the ring, the last one has the
  * buffer's ID; in a table, no flag but one means anything.
  */
-static bool load_packed(const struct table *t, uint32_t i, struct vring_desc *desc)
+static int load_packed(const struct table *t, uint32_t i, struct vring_desc *desc)
 {
 	struct vring_packed_desc packed;
+	int ret;
 
 	if (t->indirect) {
-		if (!load_indirect(t, i, &packed, sizeof(packed)))
-			return false;
+		ret = load_indirect(t, i, &packed, sizeof(packed));
+		if (ret < 0)
+			return ret;
 		packed.flags &= VRING_DESC_F_WRITE;
 		packed.flags |= i + 1 < t->count ? VRING_DESC_F_NEXT : 0;
 	} else {
 		if (!silt_packed_load((uint64_t *)silt_packed_desc(&t->vq->ring, i), &packed))
-			return false;
+			return unreadable(t, i);
 		t->slot->id = packed.id;
 		t->slot->ndescs = (i + t->count - t->slot->elem.head) % t->count + 1;
 	}
@@ -159,26 +185,22 @@ static bool load_packed(const struct table *t, uint32_t i, struct vring_desc *de
 		.flags = packed.flags,
 		.next = i + 1 < t->count ? i + 1 : 0,
 	};
-	return true;
+	return 0;
 }
 
 static int load_desc(const struct table *t, uint32_t i, struct vring_desc *desc)
 {
-	bool ok;
-
 	if (t->plain)
-		ok = silt_ring_load_desc(&t->vq->ring, i, desc);
-	else if (t->vq->ring.packed)
-		ok = load_packed(t, i, desc);
-	else
-		ok = load_indirect(t, i, desc, sizeof(*desc));
-	return ok ? 0 : silt_err(EFAULT, "%s %u cannot be read", t->name, i);
+		return silt_ring_load_desc(&t->vq->ring, i, desc) ? 0 : unreadable(t, i);
+	if (t->vq->ring.packed)
+		return load_packed(t, i, desc);
+	return load_indirect(t, i, desc, sizeof(*desc));
 }
 
 static int open_indirect(const struct table *ring, uint32_t i, const struct vring_desc *desc,
 			 struct table *t)
 {
-	uint64_t last;
+	uint64_t last, gpa;
 
 	if (ring->indirect)
 		return silt_err(EPROTO, "%s %u is indirect itself", ring->name, i);
@@ -202,12 +224,12 @@ static int open_indirect(const struct table *ring, uint32_t i, const struct vrin
 		.name = "indirect descriptor",
 		.count = desc->len / sizeof(*desc),
 		.bound = SILT_VIRTQ_MAX_SEGS,
-		.gpa = desc->addr,
+		.addr = desc->addr,
 		.mapped = desc->len,
 	};
 	if (t->bound > t->count)
 		t->bound = t->count;
-	t->hva = silt_memory_translate(t->vq->mem, t->gpa, &t->mapped);
+	t->hva = silt_virtq_translate(t->vq, t->addr, &t->mapped, SILT_IOTLB_READ, &gpa);
 	return 0;
 }
 

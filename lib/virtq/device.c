@@ -5,6 +5,7 @@
 #include "base/mutant.h"
 #include "virtq/device.h"
 #include "virtq/inflight.h"
+#include "virtq/iommu.h"
 #include "virtq/marks.h"
 #include "virtq/packed.h"
 
@@ -37,6 +38,7 @@ static void free_slots(struct silt_virtq *vq)
 		vq->free_slots = slot->next_free;
 		free(slot->elem.iov);
 		free(slot->elem.gpa);
+		free(slot->iova);
 		free(slot);
 	}
 }
@@ -74,6 +76,7 @@ void silt_virtq_destroy(struct silt_virtq *vq)
 		return;
 	silt_virtq_stop(vq);
 	silt_log_writer_set(&vq->writer, NULL);
+	silt_iommu_leave(vq);
 	free_slots(vq);
 	free(vq->by_head);
 	free(vq->order);
@@ -138,6 +141,7 @@ int silt_virtq_start(struct silt_virtq *vq, const struct silt_virtq_layout *layo
 	vq->oldest = vq->nordered = 0;
 	vq->pop_error = 0;
 	vq->ring_error = 0;
+	vq->iommu.denied = false;
 	vq->used_unknown = false;
 	vq->started = true;
 	silt_virtq_set_memory(vq, mem);
@@ -283,6 +287,8 @@ static int read_buffer(struct silt_virtq *vq, uint16_t head, struct silt_virtq_s
 		return silt_err(ENOMEM, "no memory for an element");
 	slot->resubmitted = false;
 	ret = silt_chain_read(vq, head, slot);
+	if (ret == -EINPROGRESS)
+		vq->iommu.missing = slot->missing;
 	if (ret < 0)
 		give_slot(vq, slot);
 	else
@@ -354,21 +360,39 @@ static void append_in_order(struct silt_virtq *vq, struct silt_virtq_slot *slot)
 	vq->order[(vq->oldest + vq->nordered++) % vq->ring.num] = slot;
 }
 
+/* What pop returns where it takes nothing: it failed before, or waits for a translation. */
+static int pop_nothing(const struct silt_virtq *vq)
+{
+	if (vq->pop_error == -EINPROGRESS)
+		return 0;
+	if (vq->iommu.denied)
+		return silt_iommu_denied(vq);
+	return silt_err(-vq->pop_error, "the queue broke at available index %u%s", vq->last_avail,
+			vq->record.lost ? ": the inflight region cannot be accessed" : "");
+}
+
+static int pop_failed(struct silt_virtq *vq, int error)
+{
+	vq->pop_error = error;
+	if (error != -EINPROGRESS)
+		return error;
+	silt_iommu_wait(vq);
+	return 0;
+}
+
 int silt_virtq_pop(struct silt_virtq *vq, struct silt_virtq_elem **out)
 {
 	struct silt_virtq_slot *slot = NULL;
 	int ret;
 
 	if (vq->pop_error)
-		return silt_err(-vq->pop_error, "the queue broke at available index %u%s",
-				vq->last_avail,
-				vq->record.lost ? ": the inflight region cannot be accessed" : "");
+		return pop_nothing(vq);
 	ret = __builtin_expect(vq->ring.packed, false) ? take_packed(vq, &slot)
 						       : take_split(vq, &slot);
 	if (ret < 0)
-		vq->pop_error = ret;
-	if (ret <= 0)
-		return ret;
+		return pop_failed(vq, ret);
+	if (!ret)
+		return 0;
 	vq->by_head[slot->elem.head] = slot;
 	vq->inflight++;
 	if (__builtin_expect(vq->ring.in_order, false))
@@ -475,7 +499,7 @@ static bool published_in_one_page(const struct silt_virtq *vq)
 	unsigned int end = silt_ring_slot(&vq->ring, vq->used_idx) + vq->nstaged;
 	uint64_t size = SILT_USED_ENTRY(end < vq->ring.num ? end : vq->ring.num);
 
-	return vq->used_gpa % SILT_LOG_PAGE_SIZE + size <= SILT_LOG_PAGE_SIZE;
+	return vq->used_gpa % SILT_LOG_PAGE_SIZE + size <= SILT_LOG_PAGE_SIZE && !vq->iommu.iotlb;
 #endif
 }
 
@@ -609,6 +633,8 @@ int silt_virtq_enable_kick(struct silt_virtq *vq)
 		return ring_fault(vq, "wish for kicks");
 	/* The driver stores its index, then looks whether a kick is wanted; here the reverse. */
 	silt_fence();
+	if (vq->pop_error == -EINPROGRESS)
+		return 0;
 	ret = look_again(vq);
 	return ret ? ret : silt_virtq_resubmits(vq) > 0;
 }

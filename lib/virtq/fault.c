@@ -135,6 +135,22 @@ static bool marked_in_old_log(const struct silt_virtq *vq, uint64_t gpa, uint64_
 	return true;
 }
 
+/* Does the segment go on where the one before it ended, in another mapping or region? */
+static bool continues_buffer(const struct silt_virtq *vq, const struct silt_virtq_elem *elem,
+			     unsigned int seg)
+{
+	const uint64_t *iova = ((const struct silt_virtq_slot *)elem)->iova;
+
+	return vq->iommu.iotlb && seg > elem->nread &&
+	       iova[seg] == iova[seg - 1] + elem->iov[seg - 1].iov_len;
+}
+
+static uint64_t iova_of(const struct silt_virtq *vq, const struct silt_virtq_elem *elem,
+			unsigned int seg)
+{
+	return vq->iommu.iotlb ? ((const struct silt_virtq_slot *)elem)->iova[seg] : elem->gpa[seg];
+}
+
 static bool data_dropped(const struct silt_virtq *vq, const struct silt_virtq_elem *elem,
 			 unsigned int seg)
 {
@@ -152,6 +168,10 @@ void silt_fault_data(const struct silt_virtq *vq, const struct silt_virtq_elem *
 
 	if (data_dropped(vq, elem, seg))
 		*len = 0;
+	if (SILT_FAULT(iommu_first_mapping_only) && continues_buffer(vq, elem, seg))
+		*len = 0;
+	if (SILT_FAULT(iommu_iova_logged))
+		*gpa += iova_of(vq, elem, seg) - elem->gpa[seg];
 	if (SILT_FAULT(desc_reread))
 		*gpa += reread(vq, elem, seg) - elem->gpa[seg];
 	if (SILT_FAULT(gpa_as_offset) && *gpa >= FOUR_GIB)

@@ -3,7 +3,15 @@
 #define SILT_VIRTQ_MARKS_H
 
 #include "virtq/fault.h"
+#include "virtq/iommu.h"
 #include "virtq/queue.h"
+
+static inline void silt_mark(struct silt_virtq *vq, uint64_t gpa, uint64_t len)
+{
+	silt_log_write(&vq->writer, gpa, len);
+	if (__builtin_expect(vq->iommu.iotlb != NULL, false))
+		silt_iommu_mark_aliases(vq, gpa, len);
+}
 
 /* Mark @len bytes of segment @seg from its byte @off on; they have been stored. */
 static inline void silt_mark_data(struct silt_virtq *vq, const struct silt_virtq_elem *elem,
@@ -14,7 +22,7 @@ static inline void silt_mark_data(struct silt_virtq *vq, const struct silt_virtq
 	if (!vq->log_data)
 		return;
 	silt_fault_data(vq, elem, seg, &gpa, &len);
-	silt_log_write(&vq->writer, gpa, len);
+	silt_mark(vq, gpa, len);
 }
 
 /* The frontend chose @base: what wraps must count as outside, not land on page 0. */
@@ -24,7 +32,7 @@ static inline void silt_mark_ring(struct silt_virtq *vq, uint64_t base, uint64_t
 
 	if (__builtin_add_overflow(base, off, &gpa))
 		gpa = UINT64_MAX;
-	silt_log_write(&vq->writer, gpa, len);
+	silt_mark(vq, gpa, len);
 }
 
 /*

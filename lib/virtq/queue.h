@@ -6,11 +6,20 @@
 
 #include "virtq/ring.h"
 
+/* An address that is not in the IOTLB. */
+struct silt_virtq_missing {
+	uint64_t iova;
+	unsigned int access;
+};
+
 /* An element and what the queue keeps beside it. Its arrays are kept from use to use. */
 struct silt_virtq_slot {
 	struct silt_virtq_elem elem; /* first, so that a pointer to it is a pointer to the slot */
 	unsigned int room;	     /* segments that elem.iov and elem.gpa can hold */
 	struct silt_memory *mem;     /* the map that iov points into, once the queue has another */
+	uint64_t *iova;		     /* of each segment, behind an IOMMU only */
+	unsigned int iova_room;
+	struct silt_virtq_missing missing; /* when a read of the chain returned -EINPROGRESS */
 	bool resubmitted; /* another process popped it first, and may have stored to it */
 	uint16_t first;	  /* packed: the offset of its first descriptor, */
 	uint16_t ndescs;  /* how many of the ring it took, */
@@ -35,6 +44,15 @@ struct silt_virtq_record {
 	unsigned int handed_out; /* of those */
 };
 
+/* Set where the driver's addresses are I/O virtual addresses. */
+struct silt_virtq_iommu {
+	struct silt_iotlb *iotlb; /* NULL: they are not */
+	silt_virtq_miss_fn *miss;
+	void *miss_arg;
+	struct silt_virtq_missing missing; /* what pop waits for, or was denied */
+	bool denied;
+};
+
 struct silt_virtq {
 	struct silt_ring ring;
 	struct silt_memory *mem;
@@ -47,7 +65,7 @@ struct silt_virtq {
 	uint16_t used_flags; /* split: what used->flags holds */
 	uint32_t event;	     /* packed: what the device area holds */
 
-	int pop_error;	/* what every pop returns from now on, or 0 */
+	int pop_error;	/* what every pop returns from now on, or 0; -EINPROGRESS: iommu.missing */
 	int ring_error; /* likewise for publish: completions were lost */
 
 	/*
@@ -67,6 +85,7 @@ struct silt_virtq {
 	unsigned int oldest, nordered;
 
 	struct silt_virtq_record record;
+	struct silt_virtq_iommu iommu;
 
 	struct silt_log_writer writer;
 	bool used_unknown; /* another process may have stored to the used ring and not marked it */
@@ -82,7 +101,7 @@ struct silt_virtq {
 /*
  * Read the chain that starts at descriptor @head into @slot's element, each descriptor once. The
  * element's head is @head, even if the ring is packed, where slot->id is its buffer ID.
- * Return: 0, -EPROTO, -EFAULT or -ENOMEM.
+ * Return: 0, -EPROTO, -EFAULT or -ENOMEM; -EINPROGRESS if slot->missing is not in the IOTLB.
  */
 int silt_chain_read(const struct silt_virtq *vq, uint16_t head, struct silt_virtq_slot *slot);
 

@@ -190,7 +190,7 @@ static void make_region(struct rig_region *region, uint64_t gpa, uint64_t size, 
 	assert_ptr_not_equal(region->hva, MAP_FAILED);
 }
 
-void rig_init(struct rig *rig)
+void rig_init_offering(struct rig *rig, uint64_t features)
 {
 	int sockets[2];
 
@@ -198,7 +198,7 @@ void rig_init(struct rig *rig)
 		.ops =
 			{
 				.size = sizeof(rig->ops),
-				.features = RIG_FEATURES,
+				.features = features,
 				.nqueues = RIG_QUEUES,
 				.queue_start = queue_start,
 				.queue_stop = queue_stop,
@@ -218,6 +218,11 @@ void rig_init(struct rig *rig)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
 	rig->fd = sockets[0];
 	assert_int_equal(silt_backend_create(&rig->ops, rig, sockets[1], &rig->b), 0);
+}
+
+void rig_init(struct rig *rig)
+{
+	rig_init_offering(rig, RIG_FEATURES);
 }
 
 void rig_fini(struct rig *rig)

@@ -20,6 +20,8 @@
 #define RIG_FEATURES \
 	(RIG_F_DEVICE | UINT64_C(1) << 29 /* EVENT_IDX */ | UINT64_C(1) << 32 /* VERSION_1 */)
 
+#define RIG_IOMMU (RIG_FEATURES | SILT_VHOST_F_ACCESS_PLATFORM)
+
 struct rig_queue {
 	struct silt_virtq *vq;
 	int kick_fd;
@@ -65,6 +67,7 @@ struct rig {
 };
 
 void rig_init(struct rig *rig);
+void rig_init_offering(struct rig *rig, uint64_t features);
 void rig_fini(struct rig *rig);
 
 /* Send one message, let the backend handle it, and take the answer. Checks the answer's header. */

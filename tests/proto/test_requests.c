@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -21,6 +22,7 @@ struct fixture {
 	struct rig rig;
 	int log_fd;
 	int area_fd;
+	int channel_fd;
 	unsigned int fds;
 };
 
@@ -30,7 +32,8 @@ static void prepare(struct fixture *f)
 	f->fds = proc_count_fds();
 	f->log_fd = proc_memfd("silt-test-log", LOG_SIZE + 4096);
 	f->area_fd = proc_memfd("silt-test-area", 2 * AREA_SIZE);
-	rig_init(&f->rig);
+	f->channel_fd = eventfd(0, EFD_CLOEXEC);
+	rig_init_offering(&f->rig, RIG_IOMMU);
 	rig_negotiate(&f->rig, RIG_FEATURES | SILT_VHOST_F_LOG_ALL);
 	assert_true(rig_set_memory(&f->rig, 2));
 	assert_true(rig_set_log(&f->rig, f->log_fd, LOG_SIZE, 0));
@@ -43,6 +46,7 @@ static void finish(struct fixture *f)
 	rig_fini(&f->rig);
 	close(f->log_fd);
 	close(f->area_fd);
+	close(f->channel_fd);
 	assert_int_equal(proc_count_fds(), f->fds);
 }
 
@@ -92,6 +96,17 @@ static bool good(struct fixture *f, uint32_t request, struct silt_vhost_msg *msg
 		break;
 	case SILT_VHOST_SET_VRING_ADDR:
 		rig_ring_addr(rig, 0, &msg->payload.addr);
+		break;
+	case SILT_VHOST_SET_BACKEND_REQ_FD:
+		add_fds(msg, 1, f->channel_fd);
+		break;
+	case SILT_VHOST_IOTLB_MSG:
+		msg->payload.iotlb =
+			(struct silt_vhost_iotlb){.iova = 0x5000,
+						  .size = 0x1000,
+						  .user_addr = rig->regions[0].r.user_addr,
+						  .perm = SILT_IOTLB_READ,
+						  .type = SILT_VHOST_IOTLB_UPDATE};
 		break;
 	case SILT_VHOST_GET_CONFIG:
 	case SILT_VHOST_SET_CONFIG:
@@ -153,6 +168,12 @@ static void expect_accepted(struct rig *rig, struct silt_vhost_msg *msg, bool ne
 	}
 }
 
+static void put_behind_iommu(struct rig *rig)
+{
+	assert_true(rig_do_u64(rig, SILT_VHOST_SET_FEATURES,
+			       RIG_IOMMU | SILT_VHOST_F_PROTOCOL_FEATURES));
+}
+
 static void test_right(void **state)
 {
 	struct fixture f;
@@ -162,6 +183,8 @@ static void test_right(void **state)
 	for (uint32_t request = 0; request < LAST_REQUEST; request++) {
 		for (int need_reply = 0; need_reply < 2; need_reply++) {
 			prepare(&f);
+			if (request == SILT_VHOST_IOTLB_MSG)
+				put_behind_iommu(&f.rig);
 			if (good(&f, request, &msg))
 				expect_accepted(&f.rig, &msg, need_reply);
 			assert_int_equal(silt_backend_refusals(f.rig.b, NULL), 0);
@@ -353,7 +376,7 @@ static void test_wrong_numbers(void **state)
 	(void)state;
 	prepare(&f);
 	for (unsigned int bit = 0; bit < 64; bit++) {
-		uint64_t all = RIG_FEATURES | SILT_VHOST_F_PROTOCOL_FEATURES | SILT_VHOST_F_LOG_ALL;
+		uint64_t all = RIG_IOMMU | SILT_VHOST_F_PROTOCOL_FEATURES | SILT_VHOST_F_LOG_ALL;
 
 		if (!(all >> bit & 1))
 			expect_u64_refused(&f, SILT_VHOST_SET_FEATURES, all | UINT64_C(1) << bit);
@@ -547,6 +570,49 @@ static void test_wrong_config(void **state)
 	finish(&f);
 }
 
+#define USER	UINT64_C(0x7f0000000000) /* of the first region, 1 MiB */
+#define NOWHERE UINT64_C(0x100000)	 /* no region's */
+
+static const struct silt_vhost_iotlb wrong_iotlb[] = {
+	{0x5000, 0, USER, 3, SILT_VHOST_IOTLB_UPDATE, {0}},
+	{0, 0, USER, 3, SILT_VHOST_IOTLB_UPDATE, {0}},
+	{UINT64_MAX, 2, USER, 3, SILT_VHOST_IOTLB_UPDATE, {0}},
+	{0x5000, UINT64_MAX, USER, 3, SILT_VHOST_IOTLB_UPDATE, {0}},
+	{0x5000, 0x1000, UINT64_MAX, 3, SILT_VHOST_IOTLB_UPDATE, {0}},
+	{0x5000, 0x1000, NOWHERE, 3, SILT_VHOST_IOTLB_UPDATE, {0}},
+	{0x5000, 0x100001, USER, 3, SILT_VHOST_IOTLB_UPDATE, {0}},
+	{0x5000, 0x1000, USER - 1, 3, SILT_VHOST_IOTLB_UPDATE, {0}},
+	{0x5000, 0x1000, USER, 0, SILT_VHOST_IOTLB_UPDATE, {0}},
+	{0x5000, 0x1000, USER, 4, SILT_VHOST_IOTLB_UPDATE, {0}},
+	{0x5000, 0x1000, USER, 255, SILT_VHOST_IOTLB_UPDATE, {0}},
+	{0x5000, 0, 0, 0, SILT_VHOST_IOTLB_INVALIDATE, {0}},
+	{UINT64_MAX, 2, 0, 0, SILT_VHOST_IOTLB_INVALIDATE, {0}},
+	{0x5000, 0x1000, USER, 3, SILT_VHOST_IOTLB_MISS, {0}},
+	{0x5000, 0x1000, USER, 3, SILT_VHOST_IOTLB_ACCESS_FAIL, {0}},
+	{0x5000, 0x1000, USER, 3, 0, {0}},
+	{0x5000, 0x1000, USER, 3, 5, {0}},
+	{0x5000, 0x1000, USER, 3, 255, {0}},
+};
+
+static void test_wrong_iotlb(void **state)
+{
+	struct fixture f;
+	struct silt_vhost_msg msg;
+
+	(void)state;
+	prepare(&f);
+	good(&f, SILT_VHOST_IOTLB_MSG, &msg);
+	expect_refused(&f, &msg); /* without ACCESS_PLATFORM */
+	put_behind_iommu(&f.rig);
+	for (unsigned int i = 0; i < sizeof(wrong_iotlb) / sizeof(wrong_iotlb[0]); i++) {
+		good(&f, SILT_VHOST_IOTLB_MSG, &msg);
+		msg.payload.iotlb = wrong_iotlb[i];
+		expect_refused(&f, &msg);
+		put_behind_iommu(&f.rig);
+	}
+	finish(&f);
+}
+
 /* Nothing was negotiated: what needs it is refused, all else works. */
 static void test_not_negotiated(void **state)
 {
@@ -563,13 +629,14 @@ static void test_not_negotiated(void **state)
 		f.fds = proc_count_fds();
 		f.log_fd = proc_memfd("silt-test-log", LOG_SIZE + 4096);
 		f.area_fd = proc_memfd("silt-test-area", 2 * AREA_SIZE);
-		rig_init(&f.rig);
+		f.channel_fd = eventfd(0, EFD_CLOEXEC);
+		rig_init_offering(&f.rig, RIG_IOMMU);
 		good(&f, request, &msg);
 		msg.hdr.flags |= SILT_VHOST_NEED_REPLY;
 		end = rig_send(&f.rig, &msg);
 		if (request == SILT_VHOST_GET_CONFIG)
 			assert_int_equal(f.rig.rx.msg.hdr.size, 0);
-		else if (rule->needs)
+		else if (rule->needs || request == SILT_VHOST_IOTLB_MSG)
 			assert_int_equal(end, RIG_CLOSED);
 		else
 			assert_int_equal(end,
@@ -587,7 +654,8 @@ int main(void)
 		cmocka_unit_test(test_wrong_numbers),	cmocka_unit_test(test_wrong_states),
 		cmocka_unit_test(test_wrong_addresses), cmocka_unit_test(test_wrong_log_addresses),
 		cmocka_unit_test(test_wrong_logs),	cmocka_unit_test(test_wrong_regions),
-		cmocka_unit_test(test_wrong_config),	cmocka_unit_test(test_not_negotiated),
+		cmocka_unit_test(test_wrong_config),	cmocka_unit_test(test_wrong_iotlb),
+		cmocka_unit_test(test_not_negotiated),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
