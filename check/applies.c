@@ -12,13 +12,16 @@ static const char *backend_lacks(const struct check_applies *a)
 		return "the backend is gone";
 	if (!(a->features & SILT_VHOST_F_LOG_ALL))
 		return "the backend does not offer VHOST_F_LOG_ALL: it cannot be migrated live";
-	if (!(a->protocol & SILT_VHOST_PROTOCOL_F_LOG_SHMFD))
+	if (!a->kernel && !(a->protocol & SILT_VHOST_PROTOCOL_F_LOG_SHMFD))
 		return "the backend does not offer LOG_SHMFD: it cannot be given a log";
 	return a->unfit;
 }
 
 static const char *connection_lacks(const struct check_applies *a, const uint8_t *v)
 {
+	if (v[AXIS_LOGGING] == LOGGING_LATE && a->kernel)
+		return "in-kernel vhost keeps no marks without a log: monitors give it one before "
+		       "its rings run";
 	/* Its marks would go there, and rightly so. */
 	if (v[AXIS_LOGGING] == LOGGING_LATE && a->one_connection)
 		return "the connection cannot be made anew, and the backend still has an old log";

@@ -18,6 +18,7 @@ struct check_applies {
 	const void *state;   /* the device's own */
 	bool may_change;     /* what the backend keeps does not matter, or the user allows it */
 	bool one_connection; /* for all scenarios */
+	bool kernel;	     /* a vhost device of the kernel, no vhost-user backend */
 	bool started;	     /* by the checker, which may also kill it */
 	bool gone;	     /* the backend cannot be reached again */
 	const char *unfit;   /* why nothing can be run on it, or NULL */

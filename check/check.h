@@ -104,6 +104,7 @@ enum check_target_kind {
 	CHECK_TARGET_FD,      /* it is at the other end of fd */
 	CHECK_TARGET_LISTEN,  /* it connects to path, where we listen */
 	CHECK_TARGET_COMMAND, /* argv, started by us */
+	CHECK_TARGET_KERNEL,  /* the vhost device at path */
 };
 
 /* What is usual. */

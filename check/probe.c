@@ -60,6 +60,7 @@ int check_probe_backend(const struct check_scenario_env *env, const struct check
 	a->device = env->device;
 	a->state = env->state;
 	a->one_connection = env->target->kept;
+	a->kernel = opt->target == CHECK_TARGET_KERNEL;
 	a->started = check_target_started(env->target);
 	a->may_change = check_target_has_image(env->target) || opt->allow_writes;
 	if (ret == 0)

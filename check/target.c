@@ -176,6 +176,8 @@ int check_target_open(struct check_target *t, const struct check_options *opt)
 		return make_listener(t);
 	case CHECK_TARGET_FD:
 		return take_fd(t);
+	case CHECK_TARGET_KERNEL:
+		return 0;
 	default:
 		ret = make_dir(t);
 		return ret < 0 || !wants_image(opt) ? ret : make_image(t);
@@ -332,6 +334,14 @@ static int connect_socket(struct check_target *t, int *fd)
 	return ret < 0 ? ret : connect_started(t, fd);
 }
 
+static int connect_kernel(struct check_target *t, struct check_transport **out)
+{
+	int ret = check_transport_kernel(t->opt->path, out);
+
+	t->gone = ret < 0;
+	return ret;
+}
+
 int check_target_connect(struct check_target *t, struct check_transport **out)
 {
 	int fd, ret;
@@ -342,6 +352,8 @@ int check_target_connect(struct check_target *t, struct check_transport **out)
 		*out = t->kept;
 		return 0;
 	}
+	if (t->opt->target == CHECK_TARGET_KERNEL)
+		return connect_kernel(t, out);
 	if (!check_target_reconnects(t))
 		return silt_err(ENOTCONN, "the connection of fd %d was lost", t->opt->fd);
 	ret = connect_socket(t, &fd);
@@ -406,6 +418,7 @@ void check_target_describe(const struct check_target *t, char *buf, size_t len)
 		break;
 	case CHECK_TARGET_CONNECT:
 	case CHECK_TARGET_LISTEN:
+	case CHECK_TARGET_KERNEL:
 		snprintf(buf, len, "%s", opt->path);
 		break;
 	case CHECK_TARGET_FD:
@@ -450,6 +463,9 @@ static size_t append_target(const struct check_options *opt, char *buf, size_t l
 		return append_word(buf, len, used, word);
 	case CHECK_TARGET_LISTEN:
 		snprintf(word, sizeof(word), "--listen=%s", opt->path);
+		return append_word(buf, len, used, word);
+	case CHECK_TARGET_KERNEL:
+		snprintf(word, sizeof(word), "--vhost=%s", opt->path);
 		return append_word(buf, len, used, word);
 	default:
 		return used;

@@ -9,8 +9,8 @@
 #include <silt/frontend.h>
 
 /*
- * How a session reaches its backend: by vhost-user messages, or by something else that does
- * the same. The operations are those of the messages, and return what silt_frontend_*() says.
+ * How a session reaches its backend: by vhost-user messages, or by the ioctls of a vhost device of
+ * the kernel. The operations are those of the messages, and return what silt_frontend_*() says.
  */
 struct check_transport;
 
@@ -57,6 +57,13 @@ struct check_transport {
  * Return: 0 or -ENOMEM. Owns: free with check_transport_destroy().
  */
 int check_transport_user(int fd, int timeout_ms, struct check_transport **out);
+
+/*
+ * Open a vhost device of the kernel, /dev/vhost-net or /dev/vhost-vsock, and make what is at its
+ * other end: an interface from where all frames come back with their addresses swapped, or a CID.
+ * Return: 0 or -errno. Owns: free with check_transport_destroy().
+ */
+int check_transport_kernel(const char *path, struct check_transport **out);
 
 /* @t may be NULL. */
 void check_transport_destroy(struct check_transport *t);
