@@ -23,8 +23,12 @@ DECLARE_PER_CPU(struct silt_counters, silt_counters);
 DECLARE_STATIC_KEY_FALSE(silt_test_first);
 
 #ifdef SILT_BROKEN
+struct dentry;
+
 /* How often to relax between reading a word and writing it, for those methods that do both. */
 extern unsigned int silt_window;
+
+void silt_debug_create(struct dentry *directory);
 #endif
 
 struct silt_method {

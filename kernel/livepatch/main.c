@@ -98,6 +98,9 @@ static int __init silt_vhost_init(void)
 		static_branch_enable(&silt_test_first);
 	debugfs = debugfs_create_dir(KBUILD_MODNAME, NULL);
 	debugfs_create_file("counters", 0444, debugfs, NULL, &counters_fops);
+#ifdef SILT_BROKEN
+	silt_debug_create(debugfs);
+#endif
 	r = klp_enable_patch(&patch);
 	if (r) {
 		debugfs_remove(debugfs);

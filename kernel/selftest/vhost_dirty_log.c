@@ -238,6 +238,7 @@ static uint64_t option_seed = 1;
 static const char *option_device;
 static const char *option_only;
 static const char *option_failures;
+static const char *option_while_held;
 static bool option_expect_report;
 static bool option_bench;
 
@@ -1660,6 +1661,36 @@ static void run_fault(struct rig *rig, const struct test *test)
 	finish(rig);
 }
 
+/* Cases: a worker that is held in a log write */
+
+/*
+ * Nobody gives the log the page that the worker waits for until a command has run: what it does,
+ * such as patching the kernel, it does to a worker that sleeps within a log write.
+ */
+static void run_held(struct rig *rig, const struct test *test)
+{
+	struct pollfd missing = {.events = POLLIN};
+	int status;
+
+	(void)test;
+	uffd_begin_missing(rig);
+	drop(rig);
+	add(rig, 1);
+	if (rig->device->receives)
+		rig->device->feed(rig, rig->frames);
+	publish(&rig->queue, 1);
+	missing.fd = uffd;
+	if (poll(&missing, 1, WAIT_SECONDS * 1000) != 1)
+		fail("no log write within %d s", WAIT_SECONDS);
+	status = system(option_while_held);
+	uffd_give_all(rig);
+	if (status)
+		fail("the command ended with wait status %#x", status);
+	complete(rig, &rig->queue);
+	expect_burst(rig);
+	finish(rig);
+}
+
 /* Cases: a log that cannot be written */
 
 /* From where on; the used ring has pages on both sides of it. */
@@ -2054,6 +2085,12 @@ static const struct test tests[] = {
 	},
 };
 
+static const struct test held_test = {
+	.name = "command while a worker is in a log write",
+	.setup = {ON_TWO_LOG_PAGES},
+	.run = run_held,
+};
+
 static struct setup full_setup(const struct setup *wanted)
 {
 	struct setup setup = *wanted;
@@ -2244,28 +2281,40 @@ static bool chosen(const struct device *device, const struct test *test)
 	return applies(test, device);
 }
 
+static void visit_faults(const struct device *device,
+			 void (*visit)(const struct device *device, const struct test *test))
+{
+	struct test fault_test;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(faults); i++) {
+		fault_test = (struct test){
+			.name = faults[i].name,
+			.setup = {.flags = faults[i].shared ? SHARED_LOG : 0, ON_TWO_LOG_PAGES},
+			.run = run_fault,
+			.fault = &faults[i],
+		};
+		if (chosen(device, &fault_test))
+			visit(device, &fault_test);
+	}
+}
+
 /* Calls @visit for each case that was asked for. */
 static void visit_cases(void (*visit)(const struct device *device, const struct test *test))
 {
 	const struct device *device;
-	struct test fault_test;
 	unsigned int i;
 
 	for (device = devices; device < devices + ARRAY_SIZE(devices); device++) {
+		if (option_while_held) {
+			if (chosen(device, &held_test))
+				visit(device, &held_test);
+			continue;
+		}
 		for (i = 0; i < ARRAY_SIZE(tests); i++)
 			if (chosen(device, &tests[i]))
 				visit(device, &tests[i]);
-		for (i = 0; i < ARRAY_SIZE(faults); i++) {
-			fault_test = (struct test){
-				.name = faults[i].name,
-				.setup = {.flags = faults[i].shared ? SHARED_LOG : 0,
-					  ON_TWO_LOG_PAGES},
-				.run = run_fault,
-				.fault = &faults[i],
-			};
-			if (chosen(device, &fault_test))
-				visit(device, &fault_test);
-		}
+		visit_faults(device, visit);
 	}
 }
 
@@ -2333,6 +2382,8 @@ static void usage(FILE *to)
 		"  --seed=N           of the random numbers\n"
 		"  --failures=FILE    counts log writes that failed, in a line \"failed N\"\n"
 		"  --expect-report    a failed log write of which the kernel says nothing is a failure\n"
+		"  --while-held=COMMAND   another case instead: run COMMAND, which must succeed, while\n"
+		"                     the worker waits in a log write for a page of the log\n"
 		"  --bench            measure what a descriptor costs, with logging and without\n",
 		option_count);
 }
@@ -2371,6 +2422,7 @@ static void parse_options(int argc, char **argv)
 		{"seed", required_argument, NULL, 's'},
 		{"failures", required_argument, NULL, 'f'},
 		{"expect-report", no_argument, NULL, 'e'},
+		{"while-held", required_argument, NULL, 'w'},
 		{"bench", no_argument, NULL, 'b'},
 		{"help", no_argument, NULL, 'h'},
 		{},
@@ -2396,6 +2448,9 @@ static void parse_options(int argc, char **argv)
 			break;
 		case 'e':
 			option_expect_report = true;
+			break;
+		case 'w':
+			option_while_held = optarg;
 			break;
 		case 'b':
 			option_bench = true;
