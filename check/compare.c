@@ -152,11 +152,6 @@ static int diff_ring(struct check_compare *c, const struct page_diff *d,
 	return ret;
 }
 
-static bool device_may_write(enum check_place_kind kind)
-{
-	return kind == PLACE_DATA || kind == PLACE_STATUS || check_place_used_ring(kind);
-}
-
 /* Bytes of one place, or of nothing, on this page. */
 static int diff_bytes(struct check_compare *c, const struct page_diff *d,
 		      const struct check_place *p, uint64_t start, uint64_t end)
@@ -177,7 +172,7 @@ static int diff_bytes(struct check_compare *c, const struct page_diff *d,
 		end--;
 	hit.first = start - p->gpa + p->offset;
 	hit.last = end - 1 - p->gpa + p->offset;
-	if (!device_may_write(p->kind) && !c->has_stray) {
+	if (!check_place_written(p->kind) && !c->has_stray) {
 		c->stray = hit;
 		c->has_stray = true;
 	}
@@ -320,7 +315,7 @@ static void patch_copy(struct check_compare *c)
 
 	for (i = 0; i < c->places->n; i++) {
 		p = &c->places->v[i];
-		if (!device_may_write(p->kind))
+		if (!check_place_written(p->kind))
 			check_guest_patch(c->guest, p->gpa, p->len);
 	}
 }
@@ -362,7 +357,7 @@ void check_compare_marked(struct check_compare *c, const uint64_t *ever)
 	unsigned int i;
 
 	for (i = 0; i < c->places->n; i++)
-		if (device_may_write(c->places->v[i].kind))
+		if (check_place_written(c->places->v[i].kind))
 			mark_changed(c, &c->places->v[i], ever);
 	for (page = silt_bitmap_next(ever, 0, c->npages); page < c->npages;
 	     page = silt_bitmap_next(ever, page + 1, c->npages))

@@ -15,6 +15,7 @@
 #include "check/keep.h"
 #include "check/probe.h"
 #include "check/scenario.h"
+#include "check/strip.h"
 
 #define REPRO_LEN  4096
 #define REASON_LEN 2048
@@ -39,6 +40,7 @@ struct engine {
 	struct check_trial run;
 	struct check_page *pages; /* of the present outcome, and their words */
 	struct page_text *texts;
+	struct check_strip strip;
 	unsigned int failed_starts;
 	char repro[REPRO_LEN];
 	char reason[REASON_LEN];
@@ -162,6 +164,18 @@ static int describe_misses(struct engine *e, struct check_outcome *o)
 	return 0;
 }
 
+/* Where pages were missed, what lies around them helps to see why. */
+static int describe_strip(struct engine *e, struct check_outcome *o)
+{
+	int ret = o->npages ? check_strip_make(&e->strip, &e->run, e->opt->ignore) : 0;
+
+	if (o->npages && !ret) {
+		o->strip = e->strip.v;
+		o->nstrip = e->strip.n;
+	}
+	return ret;
+}
+
 static void forget_misses(struct engine *e)
 {
 	free(e->pages);
@@ -234,6 +248,8 @@ static int run_applicable(struct engine *e, const struct check_scenario *s, stru
 	check_trial_run(&e->run, s);
 	watch_starts(e);
 	ret = describe_misses(e, o);
+	if (ret == 0)
+		ret = describe_strip(e, o);
 	if (ret == 0) {
 		count_pages(&e->run, o);
 		judge(e, o);
@@ -319,6 +335,7 @@ static int flush_trace(const struct engine *e)
 
 static void close_engine(struct engine *e)
 {
+	check_strip_free(&e->strip);
 	check_trial_destroy(&e->run);
 	check_scenario_list_free(&e->list);
 	check_hostile_list_free(&e->hostile);

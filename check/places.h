@@ -49,6 +49,9 @@ void check_places_free(struct check_places *p);
 
 /* Is it part of a used ring, which has a log address and flag of its own? */
 bool check_place_used_ring(enum check_place_kind kind);
+
+/* Is it the device that writes there? */
+bool check_place_written(enum check_place_kind kind);
 enum check_class check_place_class(enum check_place_kind kind);
 
 #endif

@@ -198,6 +198,21 @@ def blamed_pages_are_wrong(directory, report):
                          "not change, or is logged")
 
 
+def strips_agree(report):
+    """The strip of each scenario with misses has all pages that are counted, and blames the same."""
+    states = ("logged", "missed", "stale", "extra", "ignored")
+    for scenario in report["scenarios"]:
+        strip = scenario["strip"]
+        pages = {int(stretch["gpa"], 0) + i * PAGE: stretch["state"]
+                 for stretch in strip for i in range(stretch["pages"])}
+        blamed = {int(page["gpa"], 0) for page in scenario["pages"]}
+        wrong = {gpa for gpa, state in pages.items() if state in ("missed", "stale")}
+        counts = {state: list(pages.values()).count(state) for state in states}
+        if wrong != blamed or (blamed and counts != {state: scenario[state] for state in states}):
+            sys.exit(f"{scenario['name']}: the strip has {counts}, and blames {wrong} "
+                     f"in place of {blamed}")
+
+
 def sees_miss(report, want):
     return any(page["class"] == want[0] and page["what"].startswith(want[1])
                for scenario in report["scenarios"] for page in scenario["pages"])
@@ -237,6 +252,7 @@ def run(silt, source, fault):
             directory = pathlib.Path(place)
             status, report, output = check(silt, fault, seed, directory)
             blamed_pages_are_wrong(directory, report)
+            strips_agree(report)
             if seen(fault, status, report):
                 print(f"{fault}: seen with seed {seed}")
                 return
