@@ -35,6 +35,7 @@ struct blk_options {
 	unsigned int nqueues; /* 1 to BLK_MAX_QUEUES */
 	const char *serial;   /* up to BLK_SERIAL_BYTES bytes */
 	enum blk_aio aio;
+	bool in_order; /* offer VIRTIO_F_IN_ORDER */
 	bool sandbox;
 	const char *socket_path; /* listen here, or NULL */
 	int fd;			 /* a listening or a connected socket, or -1 */

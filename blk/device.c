@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <linux/virtio_blk.h>
+#include <linux/virtio_config.h>
 #include <linux/virtio_ring.h>
 
 #include <silt/error.h>
@@ -152,9 +153,14 @@ static int set_config(void *arg, const void *buf, uint32_t offset, uint32_t len,
 	return 0;
 }
 
+/*
+ * In order, a request that is done waits for all that came before it, while a disk may do them in
+ * any order: it is offered only if that is wanted.
+ */
 static uint64_t offered(const struct blk_device *dev)
 {
-	uint64_t f = BIT(VIRTIO_F_VERSION_1) | BIT(VIRTIO_RING_F_EVENT_IDX) |
+	uint64_t f = BIT(VIRTIO_F_VERSION_1) | BIT(VIRTIO_F_RING_PACKED) |
+		     (dev->in_order ? BIT(VIRTIO_F_IN_ORDER) : 0) | BIT(VIRTIO_RING_F_EVENT_IDX) |
 		     BIT(VIRTIO_RING_F_INDIRECT_DESC) | BIT(VIRTIO_BLK_F_SEG_MAX) |
 		     BIT(VIRTIO_BLK_F_BLK_SIZE) | BIT(VIRTIO_BLK_F_FLUSH) |
 		     BIT(VIRTIO_BLK_F_CONFIG_WCE) | BIT(VIRTIO_BLK_F_MQ);
@@ -217,6 +223,7 @@ int blk_device_create(struct blk_device *dev, const struct blk_options *opt)
 	memcpy(dev->disk.serial, opt->serial, strlen(opt->serial));
 	dev->disk.notify = (struct blk_notify){.call = call, .error = error, .arg = dev};
 	dev->nqueues = opt->nqueues;
+	dev->in_order = opt->in_order;
 	for (unsigned int i = 0; i < dev->nqueues; i++)
 		blk_queue_init(&dev->queues[i], &dev->disk, i);
 	dev->ops = (struct silt_backend_ops){

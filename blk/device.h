@@ -11,6 +11,7 @@
 struct blk_device {
 	struct blk_disk disk;
 	unsigned int nqueues;
+	bool in_order; /* offered */
 	struct blk_queue queues[BLK_MAX_QUEUES];
 	struct silt_backend_ops ops;
 	uint64_t features;	      /* acknowledged */

@@ -79,6 +79,7 @@ static char **build_argv(const struct check_target *t)
 			(char *)"--socket-path={socket}",
 			(char *)"--blk-file={image}",
 			(char *)"--num-queues=4",
+			(char *)"--in-order",
 			NULL};
 	char **from = t->opt->target == CHECK_TARGET_SELF ? self : t->opt->argv;
 	char **argv;

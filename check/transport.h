@@ -27,7 +27,7 @@ struct check_transport_ops {
 	int (*set_log_base)(struct check_transport *t, uint64_t size, uint64_t offset, int fd);
 
 	int (*set_vring_num)(struct check_transport *t, unsigned int ring, uint32_t num);
-	int (*set_vring_base)(struct check_transport *t, unsigned int ring, uint16_t base);
+	int (*set_vring_base)(struct check_transport *t, unsigned int ring, uint32_t base);
 	int (*set_vring_addr)(struct check_transport *t, const struct silt_vhost_vring_addr *addr);
 	int (*set_vring_kick)(struct check_transport *t, unsigned int ring, int fd);
 	int (*set_vring_call)(struct check_transport *t, unsigned int ring, int fd);
@@ -37,7 +37,7 @@ struct check_transport_ops {
 	int (*enable_vring)(struct check_transport *t, unsigned int ring);
 
 	/* The ring does not run afterwards. Return: the available index, or -errno. */
-	int (*get_vring_base)(struct check_transport *t, unsigned int ring);
+	int64_t (*get_vring_base)(struct check_transport *t, unsigned int ring);
 
 	/* Each request from now on is a line there; NULL for none. */
 	void (*trace)(struct check_transport *t, FILE *to);

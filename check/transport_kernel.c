@@ -85,7 +85,7 @@ static int set_vring_num(struct check_transport *t, unsigned int ring, uint32_t 
 	return CALL(kernel_of(t), VHOST_SET_VRING_NUM, &state, " ring %u: %u", ring, num);
 }
 
-static int set_vring_base(struct check_transport *t, unsigned int ring, uint16_t base)
+static int set_vring_base(struct check_transport *t, unsigned int ring, uint32_t base)
 {
 	const struct vhost_vring_state state = {.index = ring, .num = base};
 
@@ -220,7 +220,7 @@ static int enable_vring(struct check_transport *t, unsigned int ring)
 	return k->device->run(k, ring);
 }
 
-static int get_vring_base(struct check_transport *t, unsigned int ring)
+static int64_t get_vring_base(struct check_transport *t, unsigned int ring)
 {
 	struct vhost_vring_state state = {.index = ring};
 	struct kernel *k = kernel_of(t);
@@ -228,7 +228,7 @@ static int get_vring_base(struct check_transport *t, unsigned int ring)
 
 	if (ret == 0)
 		ret = CALL(k, VHOST_GET_VRING_BASE, &state, " ring %u", ring);
-	return ret < 0 ? ret : (int)state.num;
+	return ret < 0 ? ret : (int64_t)state.num;
 }
 
 /* ---- The device as a whole ------------------------------------------------------------------- */

@@ -59,7 +59,7 @@ static int set_vring_num(struct check_transport *t, unsigned int ring, uint32_t 
 	return silt_frontend_set_vring_num(t->frontend, ring, num);
 }
 
-static int set_vring_base(struct check_transport *t, unsigned int ring, uint16_t base)
+static int set_vring_base(struct check_transport *t, unsigned int ring, uint32_t base)
 {
 	return silt_frontend_set_vring_base(t->frontend, ring, base);
 }
@@ -91,7 +91,7 @@ static int enable_vring(struct check_transport *t, unsigned int ring)
 	return silt_frontend_set_vring_enable(t->frontend, ring, true);
 }
 
-static int get_vring_base(struct check_transport *t, unsigned int ring)
+static int64_t get_vring_base(struct check_transport *t, unsigned int ring)
 {
 	return silt_frontend_get_vring_base(t->frontend, ring);
 }

@@ -23,6 +23,7 @@ static const char usage[] =
 	"  --block-size=N       logical block size, 512 or 4096 (default: the device's own,\n"
 	"                       512 for a file)\n"
 	"  --aio=HOW            io_uring, sync (plain system calls), or auto (default)\n"
+	"  --in-order           let drivers count on completions in the order of requests\n"
 	"  --sandbox=on|off     give up all system calls that serving does not need (default on)\n"
 	"  --print-capabilities print what this backend can do, as JSON\n"
 	"  --version, -h, --help\n"
@@ -47,6 +48,7 @@ enum {
 	OPT_SERIAL,
 	OPT_BLOCK_SIZE,
 	OPT_AIO,
+	OPT_IN_ORDER,
 	OPT_SANDBOX,
 	OPT_CAPABILITIES,
 	OPT_VERSION,
@@ -61,6 +63,7 @@ static const struct option options[] = {
 	{"serial", required_argument, NULL, OPT_SERIAL},
 	{"block-size", required_argument, NULL, OPT_BLOCK_SIZE},
 	{"aio", required_argument, NULL, OPT_AIO},
+	{"in-order", no_argument, NULL, OPT_IN_ORDER},
 	{"sandbox", required_argument, NULL, OPT_SANDBOX},
 	{"print-capabilities", no_argument, NULL, OPT_CAPABILITIES},
 	{"version", no_argument, NULL, OPT_VERSION},
@@ -141,6 +144,9 @@ static int parse_option(int c, char **argv, struct blk_options *opt)
 		return ret;
 	case OPT_AIO:
 		return parse_aio(opt);
+	case OPT_IN_ORDER:
+		opt->in_order = true;
+		return GO_ON;
 	case OPT_SANDBOX:
 		return parse_sandbox(opt);
 	case OPT_CAPABILITIES:

@@ -193,10 +193,12 @@ SILT_API int silt_frontend_set_inflight_fd(struct silt_frontend *f,
 SILT_API int silt_frontend_set_vring_num(struct silt_frontend *f, unsigned int q, uint32_t num);
 SILT_API int silt_frontend_set_vring_addr(struct silt_frontend *f,
 					  const struct silt_vhost_vring_addr *addr);
-SILT_API int silt_frontend_set_vring_base(struct silt_frontend *f, unsigned int q, uint16_t base);
-
-/** Return: the available index, 0 to 65535, or -errno. */
-SILT_API int silt_frontend_get_vring_base(struct silt_frontend *f, unsigned int q);
+/**
+ * A base, as silt_virtq_start() takes it: of a split ring the available index, of a packed one two
+ * places. silt_frontend_get_vring_base() returns one, or -errno.
+ */
+SILT_API int silt_frontend_set_vring_base(struct silt_frontend *f, unsigned int q, uint32_t base);
+SILT_API int64_t silt_frontend_get_vring_base(struct silt_frontend *f, unsigned int q);
 
 /** @fd -1: send the flag that says no fd comes along. */
 SILT_API int silt_frontend_set_vring_kick(struct silt_frontend *f, unsigned int q, int fd);

@@ -17,9 +17,6 @@
 /* Messages handled before the caller's other fds get their turn. */
 #define BATCH 32
 
-/* A feature bit that changes what rings are, and that silt does not implement. */
-#define F_RING_PACKED (UINT64_C(1) << 34)
-
 /* ---- Life ------------------------------------------------------------------------------------ */
 
 static int check_ops(const struct silt_backend_ops *ops)
@@ -32,8 +29,6 @@ static int check_ops(const struct silt_backend_ops *ops)
 				SILT_QUEUES_MAX);
 	if (!ops->queue_start || !ops->queue_stop || !ops->queue_pause || !ops->queue_resume)
 		return silt_err(EINVAL, "queue_start, _stop, _pause and _resume must all be given");
-	if (ops->features & F_RING_PACKED)
-		return silt_err(EINVAL, "RING_PACKED is not supported");
 	return 0;
 }
 
@@ -50,6 +45,7 @@ static int create_rings(struct silt_backend *b)
 		return silt_err(ENOMEM, "no memory for %u queues", n);
 	b->now->log_fd = -1;
 	for (unsigned int q = 0; q < n; q++) {
+		b->rings[q].base = -1;
 		silt_vring_conf_init(&b->now->rings[q]);
 		silt_notifier_set(&b->rings[q].call, -1);
 		silt_notifier_set(&b->rings[q].err, -1);
@@ -268,7 +264,7 @@ static int reset_device(struct silt_backend *b, struct silt_vhost_msg *msg)
 
 	(void)msg;
 	for (unsigned int q = 0; !ret && q < b->ops.nqueues; q++) {
-		b->rings[q].base = 0;
+		b->rings[q].base = -1;
 		b->rings[q].status_reset = false;
 	}
 	return ret;
@@ -280,15 +276,16 @@ static int reset_device(struct silt_backend *b, struct silt_vhost_msg *msg)
  */
 static int reset_status(struct silt_backend *b)
 {
+	bool packed = silt_conf_packed(b->now);
 	struct silt_vring *ring;
 	int ret = reset(b);
 
 	for (unsigned int q = 0; !ret && q < b->ops.nqueues; q++) {
 		ring = &b->rings[q];
 		if (!ring->status_reset)
-			ring->base_before = ring->base;
+			ring->base_before = silt_vring_base(ring, packed);
 		ring->status_reset = true;
-		ring->base = 0;
+		ring->base = -1;
 	}
 	return ret;
 }

@@ -24,17 +24,43 @@ static bool aligned(const void *p, uintptr_t align)
 	return !((uintptr_t)p & (align - 1));
 }
 
+/* Where it lies in guest memory, @hva in this process. */
+static uint64_t gpa_of(const struct silt_memory *mem, const void *hva)
+{
+	for (unsigned int i = 0; i < silt_memory_count(mem); i++) {
+		const struct silt_memory_region *r = silt_memory_region(mem, i);
+		uintptr_t offset = (uintptr_t)hva - (uintptr_t)r->hva;
+
+		if (offset < r->size)
+			return r->gpa + offset;
+	}
+	return UINT64_MAX;
+}
+
 bool silt_vring_resolve(const struct silt_conf *c, unsigned int q, struct silt_virtq_layout *l)
 {
 	const struct silt_vring_conf *r = &c->rings[q];
+	bool packed = silt_conf_packed(c);
+	uint64_t avail = packed ? SILT_VIRTQ_EVENT_SIZE : silt_virtq_avail_size(r->num);
+	uint64_t used = packed ? SILT_VIRTQ_EVENT_SIZE : silt_virtq_used_size(r->num);
 
 	l->num = r->num;
 	l->desc = silt_memory_user_to_hva(c->mem, r->desc, silt_virtq_desc_size(l->num));
-	l->avail = silt_memory_user_to_hva(c->mem, r->avail, silt_virtq_avail_size(l->num));
-	l->used = silt_memory_user_to_hva(c->mem, r->used, silt_virtq_used_size(l->num));
+	l->avail = silt_memory_user_to_hva(c->mem, r->avail, avail);
+	l->used = silt_memory_user_to_hva(c->mem, r->used, used);
 	l->features = c->features & ~VHOST_BITS;
-	return l->desc && l->avail && l->used && aligned(l->desc, 16) && aligned(l->avail, 2) &&
-	       aligned(l->used, 4);
+	if (!l->desc || !l->avail || !l->used)
+		return false;
+	l->desc_gpa = gpa_of(c->mem, l->desc);
+	l->used_gpa = gpa_of(c->mem, l->used);
+	return aligned(l->desc, 16) && aligned(l->avail, packed ? 4 : 2) && aligned(l->used, 4);
+}
+
+uint32_t silt_vring_base(const struct silt_vring *ring, bool packed)
+{
+	if (ring->base >= 0)
+		return ring->base;
+	return packed ? SILT_VIRTQ_PACKED_START | (uint32_t)SILT_VIRTQ_PACKED_START << 16 : 0;
 }
 
 /* Does a running ring have to be drained, or may an idle one become ready? */
@@ -69,9 +95,9 @@ static bool needs_park(const struct silt_backend *b, unsigned int q)
 }
 
 /* Without its log too: that may be replaced while the ring is stopped, and would stay mapped. */
-static uint16_t ring_leave(struct silt_vring *ring)
+static uint32_t ring_leave(struct silt_vring *ring)
 {
-	uint16_t base = silt_virtq_stop(ring->vq);
+	uint32_t base = silt_virtq_stop(ring->vq);
 
 	silt_virtq_set_log(ring->vq, NULL, false, false, 0);
 	return base;
@@ -197,7 +223,8 @@ static int ring_start(struct silt_backend *b, unsigned int q)
 		return 0;
 	if (ret > 0) {
 		ring_set_iotlb(b, q);
-		ret = silt_virtq_start(ring->vq, &layout, b->now->mem, ring->base);
+		ret = silt_virtq_start(ring->vq, &layout, b->now->mem,
+				       silt_vring_base(ring, silt_conf_packed(b->now)));
 	}
 	if (ret < 0) {
 		ring->failed = true;
@@ -334,7 +361,7 @@ static void take_bases(struct silt_backend *b)
 }
 
 /* A ring did not start: back to the old configuration, now in b->next. */
-static void roll_back(struct silt_backend *b, const uint16_t *bases)
+static void roll_back(struct silt_backend *b, const int64_t *bases)
 {
 	for (unsigned int q = 0; q < b->ops.nqueues; q++) {
 		if (b->rings[q].step != SILT_VRING_RESTART)
@@ -354,7 +381,7 @@ static void roll_back(struct silt_backend *b, const uint16_t *bases)
 
 int silt_commit(struct silt_backend *b)
 {
-	uint16_t bases[SILT_QUEUES_MAX];
+	int64_t bases[SILT_QUEUES_MAX];
 	int ret = silt_log_plan(b);
 
 	if (ret < 0) {

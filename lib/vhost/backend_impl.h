@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 
+#include <linux/virtio_config.h>
+
 #include <silt/backend.h>
 #include <silt/iotlb.h>
 #include <silt/vhost_user.h>
@@ -41,7 +43,7 @@ struct silt_vring_conf {
 	int kick_fd;
 	int call_fd;
 	int err_fd;
-	int32_t set_base; /* the base to go on from, -1: from where it is */
+	int64_t set_base; /* the base to go on from, -1: from where it is */
 };
 
 struct silt_conf {
@@ -85,10 +87,10 @@ struct silt_vring {
 	bool failed;	/* could not be started: leave it until its configuration changes */
 	bool owes_call; /* the guest may not know of all that was used: call it once it can be */
 	enum silt_vring_step step;
-	uint16_t base; /* while not running */
-	/* A status of 0 set the base to 0; GET_VRING_BASE answers where the ring was. */
+	int64_t base; /* while not running; -1: where a ring begins */
+	/* A status of 0 reset the base; GET_VRING_BASE answers where the ring was. */
 	bool status_reset;
-	uint16_t base_before;
+	uint32_t base_before;
 	struct silt_notifier call;
 	struct silt_notifier err;
 	struct silt_notifier log; /* set while a log is written to */
@@ -158,6 +160,11 @@ static inline bool silt_conf_iommu(const struct silt_conf *c)
 	return c->features & SILT_VHOST_F_ACCESS_PLATFORM;
 }
 
+static inline bool silt_conf_packed(const struct silt_conf *c)
+{
+	return c->features >> VIRTIO_F_RING_PACKED & 1;
+}
+
 static inline bool silt_conf_logs_data(const struct silt_conf *c)
 {
 	return c->features & SILT_VHOST_F_LOG_ALL;
@@ -189,6 +196,9 @@ void silt_stop_all(struct silt_backend *b);
 /* Where a ring lies, if it is wholly mapped and aligned. */
 bool silt_vring_resolve(const struct silt_conf *c, unsigned int q,
 			struct silt_virtq_layout *layout);
+
+/* The base of a ring that does not run. */
+uint32_t silt_vring_base(const struct silt_vring *ring, bool packed);
 
 /* ---- backend_log.c */
 

@@ -39,7 +39,7 @@ static int check_queues(const struct silt_backend *b, const struct silt_vhost_in
 	if (!area->num_queues || area->num_queues > b->ops.nqueues)
 		return silt_err(EINVAL, "%u queues, must be 1 to %u", area->num_queues,
 				b->ops.nqueues);
-	if (!num || num > NUM_MAX || num & (num - 1))
+	if (!num || num > NUM_MAX || (num & (num - 1) && !silt_conf_packed(b->now)))
 		return silt_err(EINVAL, "queue size %u, must be a power of two up to %u", num,
 				NUM_MAX);
 	return 0;
@@ -120,6 +120,15 @@ static int create_file(uint64_t size)
 	return silt_err_sys(err, "a memory file of 0x%" PRIx64 " bytes for an inflight area", size);
 }
 
+/* No memory: the frontend goes on without a record. */
+static int answer_none(struct silt_backend *b, const struct silt_vhost_msg *msg)
+{
+	b->reply.payload.inflight = msg->payload.inflight;
+	b->reply.payload.inflight.mmap_size = 0;
+	b->reply.payload.inflight.mmap_offset = 0;
+	return silt_answer(b, msg->hdr.size);
+}
+
 /* The area is in use from here on; that the frontend hands it back later is not certain. */
 int silt_get_inflight_fd(struct silt_backend *b, struct silt_vhost_msg *msg)
 {
@@ -129,6 +138,8 @@ int silt_get_inflight_fd(struct silt_backend *b, struct silt_vhost_msg *msg)
 
 	if (ret < 0)
 		return ret;
+	if (silt_conf_packed(b->now))
+		return answer_none(b, msg);
 	area.mmap_size = area_size(&area);
 	area.mmap_offset = 0;
 	area.padding = 0;
@@ -151,6 +162,8 @@ int silt_set_inflight_fd(struct silt_backend *b, struct silt_vhost_msg *msg)
 	const struct silt_vhost_inflight *area = &msg->payload.inflight;
 	int ret = check_queues(b, area);
 
+	if (!ret && silt_conf_packed(b->now))
+		ret = silt_err(EINVAL, "no record of what is in flight is kept of packed rings");
 	if (!ret)
 		ret = check_area(area);
 	return ret < 0 ? ret : use(b, area, msg->fds[0]);

@@ -71,7 +71,23 @@ struct part {
 
 #define PARTS 3
 
-static void list_parts(const struct silt_vring_conf *r, struct part parts[PARTS])
+static void list_packed(const struct silt_vring_conf *r, struct part parts[PARTS])
+{
+	parts[0] = (struct part){.name = "descriptor ring",
+				 .iova = r->desc,
+				 .size = silt_virtq_desc_size(r->num),
+				 .access = SILT_IOTLB_READ | SILT_IOTLB_WRITE};
+	parts[1] = (struct part){.name = "driver area",
+				 .iova = r->avail,
+				 .size = SILT_VIRTQ_EVENT_SIZE,
+				 .access = SILT_IOTLB_READ};
+	parts[2] = (struct part){.name = "device area",
+				 .iova = r->used,
+				 .size = SILT_VIRTQ_EVENT_SIZE,
+				 .access = SILT_IOTLB_WRITE};
+}
+
+static void list_split(const struct silt_vring_conf *r, struct part parts[PARTS])
 {
 	parts[0] = (struct part){.name = "descriptor table",
 				 .iova = r->desc,
@@ -85,6 +101,14 @@ static void list_parts(const struct silt_vring_conf *r, struct part parts[PARTS]
 				 .iova = r->used,
 				 .size = silt_virtq_used_size(r->num),
 				 .access = SILT_IOTLB_WRITE};
+}
+
+static void list_parts(const struct silt_backend *b, unsigned int q, struct part parts[PARTS])
+{
+	if (silt_conf_packed(b->now))
+		list_packed(&b->now->rings[q], parts);
+	else
+		list_split(&b->now->rings[q], parts);
 }
 
 /* Several mappings may make up a part, if they continue each other in this process, too. */
@@ -125,7 +149,7 @@ int silt_iommu_resolve(struct silt_backend *b, unsigned int q, struct silt_virtq
 	struct part parts[PARTS];
 	int ret = 1;
 
-	list_parts(r, parts);
+	list_parts(b, q, parts);
 	for (unsigned int i = 0; i < PARTS && ret > 0; i++)
 		ret = resolve_part(b, q, &parts[i]);
 	if (ret <= 0)
@@ -150,7 +174,7 @@ static bool ring_goes(const struct silt_backend *b, unsigned int q)
 	uint64_t first = b->iommu.gone_iova, last = first + b->iommu.gone_size - 1;
 	struct part parts[PARTS];
 
-	list_parts(&b->now->rings[q], parts);
+	list_parts(b, q, parts);
 	for (unsigned int i = 0; i < PARTS; i++)
 		if (parts[i].iova <= last && parts[i].iova + (parts[i].size - 1) >= first)
 			return !SILT_FAULT(iommu_ring_kept);

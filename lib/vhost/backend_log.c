@@ -12,10 +12,13 @@ static bool ring_logged(const struct silt_vring_conf *r)
 	return r->log_used && r->addr_set && r->num;
 }
 
-/* Behind an IOMMU the used ring is logged where it lies, which is in guest memory. */
+/*
+ * At an address of the frontend's choice? A packed ring is logged where it lies, and so is each
+ * ring behind an IOMMU, which is in guest memory.
+ */
 static bool logged_elsewhere(const struct silt_conf *c, unsigned int q)
 {
-	return ring_logged(&c->rings[q]) && !silt_conf_iommu(c);
+	return ring_logged(&c->rings[q]) && !silt_conf_iommu(c) && !silt_conf_packed(c);
 }
 
 static bool logging(const struct silt_backend *b, const struct silt_conf *c)

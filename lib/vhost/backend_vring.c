@@ -24,20 +24,38 @@ int silt_set_vring_num(struct silt_backend *b, struct silt_vhost_msg *msg)
 
 	if (!r)
 		return -EINVAL;
-	if (!state->num || state->num > NUM_MAX || state->num & (state->num - 1))
-		return silt_err(EINVAL, "queue %u: size %u, must be a power of two up to %u",
-				state->index, state->num, NUM_MAX);
+	if (!state->num || state->num > NUM_MAX)
+		return silt_err(EINVAL, "queue %u: size %u, must be 1 to %u", state->index,
+				state->num, NUM_MAX);
+	if (state->num & (state->num - 1) && !silt_conf_packed(b->next))
+		return silt_err(EINVAL, "queue %u: size %u of a split ring, no power of two",
+				state->index, state->num);
 	r->num = state->num;
 	return silt_commit(b);
 }
 
-static int check_alignment(const struct silt_vhost_vring_addr *a)
+static int check_areas(const struct silt_vhost_vring_addr *a)
+{
+	if (a->avail_user_addr & 3)
+		return silt_err(EINVAL,
+				"queue %u: driver area at 0x%" PRIx64 ", must be 4-byte aligned",
+				a->index, a->avail_user_addr);
+	if (a->used_user_addr & 3)
+		return silt_err(EINVAL,
+				"queue %u: device area at 0x%" PRIx64 ", must be 4-byte aligned",
+				a->index, a->used_user_addr);
+	return 0;
+}
+
+static int check_alignment(const struct silt_vhost_vring_addr *a, bool packed)
 {
 	if (a->desc_user_addr & 15)
 		return silt_err(EINVAL,
 				"queue %u: descriptor table at 0x%" PRIx64
 				", must be 16-byte aligned",
 				a->index, a->desc_user_addr);
+	if (packed)
+		return check_areas(a);
 	if (a->avail_user_addr & 1)
 		return silt_err(EINVAL,
 				"queue %u: available ring at 0x%" PRIx64 ", must be 2-byte aligned",
@@ -82,7 +100,7 @@ int silt_set_vring_addr(struct silt_backend *b, struct silt_vhost_msg *msg)
 	r->avail = a->avail_user_addr;
 	r->used = a->used_user_addr;
 	r->log_gpa = a->log_guest_addr;
-	ret = check_alignment(a);
+	ret = check_alignment(a, silt_conf_packed(b->next));
 	if (!ret)
 		ret = check_mapped(b->next, a);
 	return ret < 0 ? ret : silt_commit(b);
@@ -95,7 +113,7 @@ int silt_set_vring_base(struct silt_backend *b, struct silt_vhost_msg *msg)
 
 	if (!r)
 		return -EINVAL;
-	if (state->num > UINT16_MAX)
+	if (state->num > UINT16_MAX && !silt_conf_packed(b->next))
 		return silt_err(EINVAL, "queue %u: base %u, at most %u possible", state->index,
 				state->num, UINT16_MAX);
 	r->set_base = state->num;
@@ -116,13 +134,17 @@ int silt_get_vring_base(struct silt_backend *b, struct silt_vhost_msg *msg)
 	early = SILT_FAULT(base_before_drain) && b->rings[q].running;
 	if (early) {
 		answer->num = silt_virtq_last_avail(b->rings[q].vq);
+		if (silt_conf_packed(b->now))
+			answer->num |= answer->num << 16;
 		silt_answer(b, sizeof(*answer));
 	}
 	/* Stopped until the next SET_VRING_KICK. */
 	r->kick_set = false;
 	r->kick_fd = -1;
 	ret = silt_commit(b);
-	answer->num = b->rings[q].status_reset ? b->rings[q].base_before : b->rings[q].base;
+	answer->num = b->rings[q].status_reset
+			      ? b->rings[q].base_before
+			      : silt_vring_base(&b->rings[q], silt_conf_packed(b->now));
 	return ret < 0 || early ? ret : silt_answer(b, sizeof(*answer));
 }
 

@@ -7,6 +7,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <linux/virtio_config.h>
+
 #include <silt/error.h>
 #include <silt/frontend.h>
 
@@ -19,6 +21,7 @@ struct silt_frontend {
 	int timeout_ms;
 	int error;	   /* the connection is unusable since */
 	uint64_t protocol; /* acknowledged */
+	bool packed;	   /* rings are, by the features acknowledged */
 	silt_frontend_trace_fn *trace;
 	void *trace_arg;
 	struct silt_vhost_msg msg; /* the request being sent */
@@ -273,6 +276,7 @@ int silt_frontend_get_features(struct silt_frontend *f, uint64_t *features)
 
 int silt_frontend_set_features(struct silt_frontend *f, uint64_t features)
 {
+	f->packed = features >> VIRTIO_F_RING_PACKED & 1;
 	return set_u64(f, SILT_VHOST_SET_FEATURES, features);
 }
 
@@ -497,12 +501,12 @@ int silt_frontend_set_vring_addr(struct silt_frontend *f, const struct silt_vhos
 	return transact(f);
 }
 
-int silt_frontend_set_vring_base(struct silt_frontend *f, unsigned int q, uint16_t base)
+int silt_frontend_set_vring_base(struct silt_frontend *f, unsigned int q, uint32_t base)
 {
 	return set_state(f, SILT_VHOST_SET_VRING_BASE, q, base);
 }
 
-int silt_frontend_get_vring_base(struct silt_frontend *f, unsigned int q)
+int64_t silt_frontend_get_vring_base(struct silt_frontend *f, unsigned int q)
 {
 	const struct silt_vhost_vring_state *state = &f->rx.msg.payload.state;
 	int ret = set_state(f, SILT_VHOST_GET_VRING_BASE, q, 0);
@@ -511,7 +515,7 @@ int silt_frontend_get_vring_base(struct silt_frontend *f, unsigned int q)
 		return ret;
 	if (f->rx.msg.hdr.size != sizeof(*state))
 		return wrong_size(f, sizeof(*state));
-	if (state->index != q || state->num > UINT16_MAX)
+	if (state->index != q || (state->num > UINT16_MAX && !f->packed))
 		return broken(f, silt_err(EPROTO,
 					  "GET_VRING_BASE of queue %u: the answer says queue "
 					  "%u, index %u",

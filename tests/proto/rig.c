@@ -260,7 +260,8 @@ enum rig_end rig_send(struct rig *rig, const struct silt_vhost_msg *msg)
 		return RIG_SILENT;
 	assert_int_equal(hdr->request, msg->hdr.request);
 	assert_int_equal(hdr->flags, SILT_VHOST_VERSION | SILT_VHOST_REPLY);
-	assert_int_equal(rig->rx.msg.nfds, hdr->request == SILT_VHOST_GET_INFLIGHT_FD);
+	assert_int_equal(rig->rx.msg.nfds, hdr->request == SILT_VHOST_GET_INFLIGHT_FD &&
+						   rig->rx.msg.payload.inflight.mmap_size > 0);
 	return RIG_ANSWER;
 }
 
@@ -366,8 +367,14 @@ void rig_ring_addr(const struct rig *rig, unsigned int q, struct silt_vhost_vrin
 	};
 }
 
+static bool packed(const struct rig *rig)
+{
+	return rig->device_features & RIG_F_PACKED;
+}
+
 static void drive(struct rig *rig, unsigned int q)
 {
+	uint16_t index = packed(rig) ? SILT_VIRTQ_PACKED_START : 0;
 	uint8_t *at = rig->regions[0].hva + q * RING_STRIDE;
 	struct silt_virtq_layout layout = {
 		.num = RIG_NUM,
@@ -378,7 +385,7 @@ static void drive(struct rig *rig, unsigned int q)
 	};
 
 	silt_driver_destroy(rig->queues[q].driver);
-	assert_int_equal(silt_driver_create(&layout, 0, &rig->queues[q].driver), 0);
+	assert_int_equal(silt_driver_create(&layout, index, &rig->queues[q].driver), 0);
 }
 
 void rig_ring(struct rig *rig, unsigned int q, const struct silt_vhost_vring_addr *given)
@@ -389,7 +396,8 @@ void rig_ring(struct rig *rig, unsigned int q, const struct silt_vhost_vring_add
 	rig_ring_addr(rig, q, &addr);
 	drive(rig, q);
 	assert_true(rig_do_state(rig, SILT_VHOST_SET_VRING_NUM, q, RIG_NUM));
-	assert_true(rig_do_state(rig, SILT_VHOST_SET_VRING_BASE, q, 0));
+	assert_true(
+		rig_do_state(rig, SILT_VHOST_SET_VRING_BASE, q, packed(rig) ? RIG_PACKED_BASE : 0));
 	assert_true(rig_do(rig, SILT_VHOST_SET_VRING_ADDR, given ? given : &addr, sizeof(addr),
 			   NULL, 0));
 	assert_true(rig_do_fd(rig, SILT_VHOST_SET_VRING_KICK, q, fd));
@@ -437,7 +445,7 @@ unsigned int rig_collect(struct rig *rig, unsigned int q)
 	return n;
 }
 
-int rig_base(struct rig *rig, unsigned int q)
+uint32_t rig_base(struct rig *rig, unsigned int q)
 {
 	struct silt_vhost_vring_state state = {q, 0};
 

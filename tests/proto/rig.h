@@ -19,6 +19,10 @@
 #define RIG_F_DEVICE (UINT64_C(1) << 5) /* a device feature, offered */
 #define RIG_FEATURES \
 	(RIG_F_DEVICE | UINT64_C(1) << 29 /* EVENT_IDX */ | UINT64_C(1) << 32 /* VERSION_1 */)
+#define RIG_F_PACKED (UINT64_C(1) << 34) /* RING_PACKED */
+
+/* The base that a packed ring begins with. */
+#define RIG_PACKED_BASE (SILT_VIRTQ_PACKED_START | (uint32_t)SILT_VIRTQ_PACKED_START << 16)
 
 #define RIG_IOMMU (RIG_FEATURES | SILT_VHOST_F_ACCESS_PLATFORM)
 
@@ -66,6 +70,7 @@ struct rig {
 	uint8_t config[RIG_CONFIG];
 };
 
+/* The second offers these features in place of RIG_FEATURES. */
 void rig_init(struct rig *rig);
 void rig_init_offering(struct rig *rig, uint64_t features);
 void rig_fini(struct rig *rig);
@@ -103,7 +108,7 @@ void rig_finish(struct rig *rig, unsigned int q); /* complete what is held */
 unsigned int rig_collect(struct rig *rig, unsigned int q);
 
 /* GET_VRING_BASE. */
-int rig_base(struct rig *rig, unsigned int q);
+uint32_t rig_base(struct rig *rig, unsigned int q);
 
 /* A guest address as the guest reaches it. */
 uint8_t *rig_hva(const struct rig *rig, uint64_t gpa);

@@ -364,7 +364,7 @@ static void collect_all(struct world *w, unsigned int q)
 
 static void restart(struct world *w, unsigned int q)
 {
-	int base = silt_frontend_get_vring_base(w->f, q);
+	int64_t base = silt_frontend_get_vring_base(w->f, q);
 
 	must(base >= 0);
 	must(!silt_frontend_set_vring_base(w->f, q, base));
