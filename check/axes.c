@@ -38,6 +38,7 @@ static const struct axis_table table[AXES] = {
 	[AXIS_LAST] = {"last", 2, {"normal", "unwaited"}, "last-"},
 	[AXIS_DESCS] = {"descs", 2, {"kept", "rewritten"}, "descs-"},
 	[AXIS_KILLS] = {"kills", 2, {"1", "3"}, "kills-"},
+	[AXIS_BUFFERS] = {"buffers", 3, {"whole", "merged", "pieces"}, "buffers-"},
 };
 /* clang-format on */
 
@@ -71,6 +72,7 @@ static const struct family_table families[FAMILIES] = {
 					[AXIS_QUEUES] = BIT(QUEUES_1) | BIT(QUEUES_2),
 					[AXIS_INDEX] = ALL(2),
 					[AXIS_LAST] = ALL(2),
+					[AXIS_BUFFERS] = ALL(3),
 					[AXIS_DESCS] = ALL(2)}},
 	[FAMILY_MIGRATION] = {.name = "migration",
 			      .mode = "snapshot",
@@ -82,7 +84,8 @@ static const struct family_table families[FAMILIES] = {
 					 [AXIS_LOG_OFFSET] = ALL(2),
 					 [AXIS_REPLACE] = BIT(REPLACE_NONE) | BIT(REPLACE_DURING),
 					 [AXIS_QUEUES] = BIT(QUEUES_1) | BIT(QUEUES_2),
-					 [AXIS_INDEX] = ALL(2)}},
+					 [AXIS_INDEX] = ALL(2),
+					 [AXIS_BUFFERS] = ALL(3)}},
 	[FAMILY_SHADOW] = {.name = "shadow",
 			   .mode = "shadow",
 			   .known_by = BIT(AXIS_COLLECT) | BIT(AXIS_SIZE),
@@ -101,7 +104,8 @@ static const struct family_table families[FAMILIES] = {
 				      [AXIS_LOG_OFFSET] = ALL(2),
 				      [AXIS_LOGGING] = BIT(LOGGING_ON) | BIT(LOGGING_TOGGLE),
 				      [AXIS_QUEUES] = ALL(3),
-				      [AXIS_INDEX] = ALL(2)}},
+				      [AXIS_INDEX] = ALL(2),
+				      [AXIS_BUFFERS] = ALL(3)}},
 	[FAMILY_RESTART] = {.name = "restart",
 			    .mode = "restart",
 			    .known_by = BIT(AXIS_KILL) | BIT(AXIS_REQUEST),
@@ -140,6 +144,8 @@ static unsigned int values(const struct check_device *device, enum check_family 
 	unsigned int v = axis == AXIS_REQUEST ? device->family_requests[family]
 					      : families[family].values[axis];
 
+	if (device->axis_values[axis])
+		v &= device->axis_values[axis];
 	return v ? v : BIT(0);
 }
 
@@ -176,12 +182,20 @@ unsigned int check_axis_values(const struct check_device *device, enum check_axi
 const char *check_axis_value_name(const struct check_device *device, enum check_axis_id axis,
 				  unsigned int value)
 {
-	return axis == AXIS_REQUEST ? device->requests[value] : table[axis].values[value];
+	if (axis == AXIS_REQUEST)
+		return device->requests[value];
+	return axis == AXIS_SIZE && device->sizes ? device->sizes[value]
+						  : table[axis].values[value];
+}
+
+unsigned int check_scenario_sets(const struct check_scenario *s)
+{
+	return 1u << s->value[AXIS_QUEUES];
 }
 
 unsigned int check_scenario_queues(const struct check_scenario *s)
 {
-	return 1u << s->value[AXIS_QUEUES];
+	return check_scenario_sets(s) * s->device->nroles;
 }
 
 unsigned int check_scenario_qsize(const struct check_scenario *s)
@@ -195,6 +209,11 @@ unsigned int check_scenario_qsize(const struct check_scenario *s)
 unsigned int check_scenario_descs(const struct check_scenario *s)
 {
 	return s->device->descs(s);
+}
+
+unsigned int check_scenario_room(const struct check_scenario *s)
+{
+	return check_scenario_qsize(s) / check_scenario_descs(s);
 }
 
 static bool slots_valid(const uint8_t *v)

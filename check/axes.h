@@ -11,7 +11,7 @@
 struct check_device;
 
 /* Queues that scenarios use at most. */
-#define AXES_MAX_QUEUES 4
+#define AXES_MAX_QUEUES 8
 
 /*
  * Scenarios come in families. Each family uses some axes, and some of their values; all others are
@@ -54,6 +54,7 @@ enum check_axis_id {
 	AXIS_LAST,
 	AXIS_DESCS,
 	AXIS_KILLS,
+	AXIS_BUFFERS,
 	AXES,
 };
 
@@ -196,6 +197,12 @@ struct check_choice {
 		AXES, 0   \
 	}
 
+enum {
+	BUFFERS_WHOLE,	/* each is large enough for any frame */
+	BUFFERS_MERGED, /* a frame may fill several, and fits into one */
+	BUFFERS_PIECES, /* most frames fill several */
+};
+
 struct check_scenario {
 	const struct check_device *device;
 	enum check_family family;
@@ -229,11 +236,17 @@ bool check_family_has(const struct check_device *device, enum check_family famil
 unsigned int check_family_usual(const struct check_device *device, enum check_family family,
 				enum check_axis_id axis);
 
+/* Its sets of queues, and all queues of these. */
+unsigned int check_scenario_sets(const struct check_scenario *s);
 unsigned int check_scenario_queues(const struct check_scenario *s);
 unsigned int check_scenario_qsize(const struct check_scenario *s);
 
-/* Descriptors of the ring that one request takes at most. */
+/*
+ * Descriptors of a ring that one request takes at most, with those that belong together with it;
+ * and how many such requests a ring holds.
+ */
 unsigned int check_scenario_descs(const struct check_scenario *s);
+unsigned int check_scenario_room(const struct check_scenario *s);
 
 /* Build the name from the values. */
 void check_scenario_set_name(struct check_scenario *s);

@@ -12,6 +12,9 @@ static size_t describe_thing(const struct check_device *device, const struct che
 	case PLACE_DATA:
 		return snprintf(buf, len, "%s, bytes %lu-%lu of %lu",
 				device->part_name(h->request, h->kind), h->first, h->last, total);
+	case PLACE_HEADER:
+		return snprintf(buf, len, "%s, bytes %lu-%lu of %lu",
+				device->part_name(h->request, h->kind), h->first, h->last, total);
 	case PLACE_STATUS:
 		return snprintf(buf, len, "%s", device->part_name(h->request, h->kind));
 	case PLACE_USED_ENTRIES:
@@ -69,6 +72,8 @@ const char *check_blame_consequence(const struct check_device *device, const str
 	static const char *const texts[] = {
 		[PLACE_DATA] = "the migrated guest finds old bytes in a buffer whose request "
 			       "succeeded: silent corruption",
+		[PLACE_HEADER] = "the migrated guest finds an old header, and takes what follows "
+				 "for something else",
 		[PLACE_STATUS] = "the migrated guest finds an old status byte: a finished request "
 				 "looks failed, or a failed one fine",
 		[PLACE_USED_ENTRIES] = "the migrated guest takes back a wrong buffer, or one that "

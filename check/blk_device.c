@@ -23,6 +23,8 @@ static const char *const requests[] = {
 	[REQUEST_UNSUPPORTED] = "unsupported",
 };
 
+static const enum check_role roles[] = {ROLE_REQUESTS};
+
 #define NREQUESTS (sizeof(requests) / sizeof(requests[0]))
 
 /* ---- Which scenarios ------------------------------------------------------------------------- */
@@ -227,6 +229,9 @@ const struct check_device check_device_block = {
 		    UINT64_C(1) << VIRTIO_BLK_F_BLK_SIZE | UINT64_C(1) << VIRTIO_BLK_F_FLUSH |
 		    UINT64_C(1) << VIRTIO_BLK_F_MQ | UINT64_C(1) << VIRTIO_BLK_F_DISCARD |
 		    UINT64_C(1) << VIRTIO_BLK_F_WRITE_ZEROES,
+	.roles = roles,
+	.nroles = sizeof(roles) / sizeof(roles[0]),
+	.axis_values = {[AXIS_BUFFERS] = BIT(BUFFERS_WHOLE)},
 	.requests = requests,
 	.nrequests = NREQUESTS,
 	.nharmless = REQUEST_WRITE,

@@ -155,8 +155,9 @@ static void learn_disk(const struct check_scenario_env *env, struct check_sessio
 {
 	struct check_blk_disk *disk = check_blk_disk_of(env);
 	uint8_t *known = malloc(disk->reads.len);
+	struct check_scenario usual;
 	struct check_builder builder;
-	int ret = known ? check_probe_start(env, s, &builder) : -ENOMEM;
+	int ret = known ? check_probe_start(env, s, &usual, &builder) : -ENOMEM;
 
 	if (ret == 0)
 		ret = read_zone(s, &builder, known);

@@ -5,7 +5,24 @@
 
 #include "check/device.h"
 
-static const struct check_device *const devices[] = {&check_device_block};
+static enum check_role role(const struct check_device *device, unsigned int queue)
+{
+	return device->roles[queue % device->nroles];
+}
+
+bool check_device_fills(const struct check_device *device, unsigned int queue)
+{
+	return role(device, queue) == ROLE_FILLED;
+}
+
+unsigned int check_device_share(struct check_builder *b, unsigned int queue)
+{
+	const struct check_device *device = b->scenario->device;
+
+	return device->share ? device->share(b, queue) : 1;
+}
+
+static const struct check_device *const devices[] = {&check_device_block, &check_device_net};
 
 const struct check_device *check_device_find(const char *name)
 {

@@ -44,9 +44,25 @@ struct check_worth {
 	unsigned int n;
 };
 
+enum check_role {
+	ROLE_REQUESTS, /* each buffer comes back */
+	ROLE_FILLED,   /* a buffer comes back when the device has something for it */
+};
+
 struct check_device {
-	const char *name;  /* in reports: "block" */
-	uint64_t features; /* of this kind of device, that the checker knows how to use */
+	const char *name;  /* in --device and in reports: "block" */
+	uint64_t features; /* of this kind of device, that the checker always knows how to use */
+
+	/* Those that only some scenarios have, or NULL. */
+	uint64_t (*more_features)(const struct check_scenario *s);
+
+	/* Its queues come in sets of so many, each with a role. The axis "queues" counts sets. */
+	const enum check_role *roles;
+	unsigned int nroles;
+
+	/* Bit i: value i of an axis means something to the device; 0: all do. */
+	uint16_t axis_values[AXES];
+	const char *const *sizes; /* names of the axis "size", or NULL for the usual ones */
 
 	/* The values of the axis "request". */
 	const char *const *requests;
@@ -79,8 +95,17 @@ struct check_device {
 	/* Does the request go together with the values of the other axes? */
 	bool (*valid)(const struct check_scenario *s);
 
-	/* Descriptors of the ring that one request takes at most. */
+	/*
+	 * Descriptors of the ring that one request takes at most, with all others of its queue that
+	 * belong together with it.
+	 */
 	unsigned int (*descs)(const struct check_scenario *s);
+
+	/*
+	 * How many requests @queue is to have, of those that belong together in the queues of a
+	 * set. Asked in the order of queues. NULL: one.
+	 */
+	unsigned int (*share)(struct check_builder *b, unsigned int queue);
 
 	/* A scenario begins, with these features. */
 	void (*begin)(struct check_builder *b, uint64_t features);
@@ -118,7 +143,13 @@ struct check_device {
 	void (*slow_down)(const void *state);
 };
 
-extern const struct check_device check_device_block;
+extern const struct check_device check_device_block, check_device_net;
+
+/* Do buffers of the queue come back only when the device has something for them? */
+bool check_device_fills(const struct check_device *device, unsigned int queue);
+
+/* How many requests the queue is to have in this round. */
+unsigned int check_device_share(struct check_builder *b, unsigned int queue);
 
 /* Return: NULL if there is none of this name. */
 const struct check_device *check_device_find(const char *name);

@@ -356,7 +356,7 @@ static void report_start(struct engine *e)
 		.device = e->env.device->name,
 		.features = e->applies.features,
 		.protocol_features = e->applies.protocol,
-		.queues = e->applies.queues,
+		.queues = e->applies.queues * e->env.device->nroles,
 	};
 
 	e->env.device->describe(e->env.state, &info);

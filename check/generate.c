@@ -14,7 +14,7 @@
 /* The axes that check_scenario_valid() looks at; the others go with everything. */
 static const uint8_t bound_axes[] = {AXIS_QSIZE,    AXIS_EVENT_IDX, AXIS_RING,	AXIS_SLOTS,
 				     AXIS_REPLACE,  AXIS_STATUS,    AXIS_DESCS, AXIS_SHAPE,
-				     AXIS_POSITION, AXIS_REQUEST,   AXIS_STEPS};
+				     AXIS_POSITION, AXIS_REQUEST,   AXIS_STEPS, AXIS_BUFFERS};
 
 #define NBOUND (sizeof(bound_axes) / sizeof(bound_axes[0]))
 

@@ -74,7 +74,7 @@ static void settle(struct check_hostile *h)
 
 static int prove(struct check_hostile *h, struct check_session *s)
 {
-	static const struct check_scenario usual;
+	static const struct check_scenario usual = {.device = &check_device_block};
 	struct check_builder builder = {.scenario = &usual,
 					.state = h->env->state,
 					.guest = h->env->guest,

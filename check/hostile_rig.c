@@ -80,7 +80,7 @@ static bool place_buffers(struct check_hostile *h)
 
 static int make_ready(struct check_hostile *h)
 {
-	static const struct check_scenario usual;
+	static const struct check_scenario usual = {.device = &check_device_block};
 	struct check_session *s = &h->session;
 	int ret;
 

@@ -134,7 +134,10 @@ static int take_part(struct check_builder *b, struct check_request *r, struct ch
 {
 	enum check_guest_side side = side_of(b, b->scenario->value[AXIS_POSITION], r->id);
 
-	if (part->len)
+	if (part->tail && b->scenario->value[AXIS_STATUS] == STATUS_ALONE)
+		part->gpa = check_guest_alloc(b->guest, side, GUEST_PAGE + part->tail - part->len,
+					      part->len);
+	else if (part->len)
 		part->gpa = take_inside(b, side, part->len);
 	return part->len && !part->gpa ? no_room(r) : 0;
 }
@@ -173,9 +176,9 @@ static int note(struct check_builder *b, const struct check_request *r, enum che
 }
 
 static int note_part(struct check_builder *b, const struct check_request *r,
-		     const struct check_part *part)
+		     const struct check_part *part, enum check_place_kind written)
 {
-	enum check_place_kind kind = part->written ? PLACE_STATUS : PLACE_READABLE;
+	enum check_place_kind kind = part->written ? written : PLACE_READABLE;
 
 	return part->len ? note(b, r, kind, part->gpa, part->len, 0) : 0;
 }
@@ -185,7 +188,7 @@ static int note_places(struct check_builder *b, const struct check_request *r)
 	enum check_place_kind data = r->data_written ? PLACE_DATA : PLACE_READABLE;
 	uint64_t offset = 0;
 	unsigned int i;
-	int ret = note_part(b, r, &r->header);
+	int ret = note_part(b, r, &r->header, PLACE_HEADER);
 
 	for (i = 0; i < r->npieces && !ret; i++) {
 		ret = note(b, r, data, r->piece[i].gpa, r->piece[i].len, offset);
@@ -194,7 +197,7 @@ static int note_places(struct check_builder *b, const struct check_request *r)
 		offset += r->piece[i].len;
 	}
 	if (!ret)
-		ret = note_part(b, r, &r->status);
+		ret = note_part(b, r, &r->status, PLACE_STATUS);
 	if (!ret && r->table)
 		ret = note(b, r, PLACE_TABLE, r->table, r->nsegs * 16, 0);
 	return ret;

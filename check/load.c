@@ -12,36 +12,62 @@
 
 #define DEPTH_USUAL 16
 
+static int build_one(struct check_load *l, unsigned int q, unsigned int size)
+{
+	struct check_trial *run = l->run;
+	unsigned int i = run->nrequests;
+	int ret;
+
+	if (i == SCENARIO_MAX_REQUESTS)
+		return -ENOSPC;
+	ret = run->env->device->build_lasting(&run->builder, q, l->listed[q], size,
+					      check_trial_request(run, i));
+	if (ret < 0)
+		return ret;
+	l->list[q][l->listed[q]++] = i;
+	run->nrequests++;
+	return 0;
+}
+
+static int build_round(struct check_load *l, unsigned int size)
+{
+	unsigned int q, i, share;
+	int ret = 0;
+
+	for (q = 0; q < l->run->session.nqueues && !ret; q++) {
+		share = check_device_share(&l->run->builder, q);
+		for (i = 0; i < share && !ret; i++)
+			ret = build_one(l, q, size);
+	}
+	return ret;
+}
+
+/* As deep as the ring of each queue, and its buffers, allow. */
 static void choose_depth(struct check_load *l, unsigned int depth)
 {
-	const struct check_trial *run = l->run;
-	unsigned int room =
-		check_scenario_qsize(run->scenario) / check_scenario_descs(run->scenario);
-	unsigned int most = run->nrequests / run->session.nqueues / 2;
+	unsigned int room = check_scenario_room(l->run->scenario), q, most;
 
 	l->depth = depth == DEPTH_1 ? 1 : DEPTH_USUAL;
 	if (depth == DEPTH_FULL || l->depth > room)
 		l->depth = room;
-	if (l->depth > most)
-		l->depth = most;
+	for (q = 0; q < l->run->session.nqueues; q++) {
+		if (!l->listed[q])
+			continue;
+		most = l->listed[q] / 2 / check_device_share(&l->run->builder, q);
+		l->depth = l->depth < most ? l->depth : most;
+	}
 }
 
 int check_load_build(struct check_load *l, unsigned int size, unsigned int depth)
 {
-	struct check_trial *run = l->run;
-	unsigned int queues = run->session.nqueues, i;
-	int ret = 0;
+	int ret;
 
-	for (i = 0; i < SCENARIO_MAX_REQUESTS; i++) {
-		ret = run->env->device->build_lasting(&run->builder, i % queues, i / queues, size,
-						      check_trial_request(run, i));
-		if (ret < 0)
-			break;
-	}
-	if (ret < 0 && ret != -ENOSPC)
-		return check_trial_internal(run);
-	run->nrequests = i / queues * queues;
-	check_places_sort(&run->places);
+	do
+		ret = build_round(l, size);
+	while (ret == 0);
+	if (ret != -ENOSPC)
+		return check_trial_internal(l->run);
+	check_places_sort(&l->run->places);
 	choose_depth(l, depth);
 	return 0;
 }
@@ -49,24 +75,29 @@ int check_load_build(struct check_load *l, unsigned int size, unsigned int depth
 /* The queue's next buffer that is not in flight: at most half of them are. */
 static unsigned int next_idle(struct check_load *l, unsigned int q)
 {
-	const struct check_trial *run = l->run;
-	unsigned int queues = run->session.nqueues, i;
+	unsigned int i;
 
 	do {
-		i = l->next[q] * queues + q;
-		l->next[q] = (l->next[q] + 1) % (run->nrequests / queues);
-	} while (l->used[i] && !check_trial_request(run, i)->done);
+		i = l->list[q][l->next[q]];
+		l->next[q] = (l->next[q] + 1) % l->listed[q];
+	} while (l->used[i] && !check_trial_request(l->run, i)->done);
 	return i;
+}
+
+/* Requests of a queue that are to be in flight: where several belong together, so many more. */
+static unsigned int wanted(struct check_load *l, unsigned int q)
+{
+	return l->listed[q] ? l->depth * check_device_share(&l->run->builder, q) : 0;
 }
 
 static int refill(struct check_load *l, unsigned int q)
 {
 	struct check_trial *run = l->run;
+	unsigned int i, most = wanted(l, q);
 	struct check_request *r;
-	unsigned int i;
 	int ret = 0;
 
-	while (check_session_in_flight(&run->session, q) < l->depth && !ret) {
+	while (check_session_in_flight(&run->session, q) < most && !ret) {
 		i = next_idle(l, q);
 		r = check_trial_request(run, i);
 		check_trial_verify(run, r);
@@ -104,7 +135,7 @@ static bool came_back(const struct check_load *l, const uint16_t before[SESSION_
 
 	note_collected(l, now);
 	for (q = 0; q < l->run->session.nqueues; q++)
-		if ((uint16_t)(now[q] - before[q]) < LEAST)
+		if (l->listed[q] && (uint16_t)(now[q] - before[q]) < LEAST)
 			return false;
 	return true;
 }

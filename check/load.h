@@ -12,9 +12,11 @@
 struct check_load {
 	struct check_trial *run;
 	unsigned int depth;
-	uint64_t added;			   /* requests */
-	unsigned int next[SESSION_QUEUES]; /* the buffer of each queue that is used next */
-	bool used[SCENARIO_MAX_REQUESTS];  /* at least once */
+	uint64_t added; /* requests */
+	/* The requests of each queue, and which of them is used next. */
+	uint16_t list[SESSION_QUEUES][SCENARIO_MAX_REQUESTS];
+	unsigned int listed[SESSION_QUEUES], next[SESSION_QUEUES];
+	bool used[SCENARIO_MAX_REQUESTS]; /* at least once */
 };
 
 /*

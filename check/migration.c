@@ -192,11 +192,20 @@ static int get_bases_in_race(struct check_trial *run, struct race *r,
 		silt_err_sys(ret, "cannot start a thread");
 		return check_trial_internal(run);
 	}
-	while (__atomic_load_n(&r->added, __ATOMIC_ACQUIRE) < RACED_BATCH / 4)
+	while (__atomic_load_n(&r->added, __ATOMIC_ACQUIRE) < (r->end - r->first) / 4)
 		sched_yield();
 	check_session_get_bases(&run->session, bases);
 	pthread_join(thread, NULL);
 	return r->ret;
+}
+
+/* All of it has room in the rings, so that nobody has to wait for those that were stopped. */
+static unsigned int raced_batch(const struct check_trial *run)
+{
+	unsigned int batch = RACED_BATCH / check_scenario_sets(run->scenario);
+	unsigned int room = check_scenario_room(run->scenario);
+
+	return batch < room ? batch : room;
 }
 
 /* Stop in a race, compare, and start again: what was not taken is found then. */
@@ -204,7 +213,7 @@ static int stop_raced(struct check_trial *run)
 {
 	struct check_session_base bases[SESSION_QUEUES];
 	struct race r = {.run = run};
-	int ret = check_trial_prepare(run, RACED_BATCH / run->session.nqueues, &r.first);
+	int ret = check_trial_prepare(run, raced_batch(run), &r.first);
 
 	r.end = run->nrequests;
 	if (ret == 0)

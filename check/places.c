@@ -61,7 +61,8 @@ bool check_place_used_ring(enum check_place_kind kind)
 
 bool check_place_written(enum check_place_kind kind)
 {
-	return kind == PLACE_DATA || kind == PLACE_STATUS || check_place_used_ring(kind);
+	return kind == PLACE_DATA || kind == PLACE_HEADER || kind == PLACE_STATUS ||
+	       check_place_used_ring(kind);
 }
 
 enum check_class check_place_class(enum check_place_kind kind)

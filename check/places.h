@@ -10,7 +10,8 @@ struct check_request;
 
 /* What lies at a place in guest memory. */
 enum check_place_kind {
-	PLACE_DATA, /* a buffer that the device writes */
+	PLACE_DATA,   /* a buffer that the device writes */
+	PLACE_HEADER, /* what the device writes before the data */
 	PLACE_STATUS,
 	PLACE_USED_ENTRIES,
 	PLACE_USED_INDEX,

@@ -14,13 +14,13 @@ static int get_queues(struct check_session *s, struct check_applies *a)
 }
 
 int check_probe_start(const struct check_scenario_env *env, struct check_session *s,
-		      struct check_builder *b)
+		      struct check_scenario *usual, struct check_builder *b)
 {
-	static const struct check_scenario usual;
 	int ret;
 
+	*usual = (struct check_scenario){.device = env->device};
 	*b = (struct check_builder){
-		.scenario = &usual,
+		.scenario = usual,
 		.state = env->state,
 		.guest = env->guest,
 		.places = s->places,
@@ -30,7 +30,7 @@ int check_probe_start(const struct check_scenario_env *env, struct check_session
 	s->features = (env->device->features | UINT64_C(1) << VIRTIO_F_VERSION_1 |
 		       SILT_VHOST_F_PROTOCOL_FEATURES) &
 		      s->offered;
-	ret = check_session_make_rings(s, &usual);
+	ret = check_session_make_rings(s, usual);
 	if (ret == 0)
 		ret = check_session_set_up(s, true);
 	if (ret == 0)

@@ -13,10 +13,11 @@ int check_probe_backend(const struct check_scenario_env *env, const struct check
 			struct check_applies *a);
 
 /*
- * For a device's probe: start the rings as they usually are, with logging off, and make a builder.
+ * For a device's probe: start the rings as they usually are, with logging off, and make a builder
+ * for @usual, which becomes a scenario of usual values and has to last as long.
  * Return: 0, or -errno with a sentence in s->error.
  */
 int check_probe_start(const struct check_scenario_env *env, struct check_session *s,
-		      struct check_builder *b);
+		      struct check_scenario *usual, struct check_builder *b);
 
 #endif

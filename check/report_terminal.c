@@ -114,9 +114,12 @@ static void start(void *arg, const struct check_options *opt, const struct check
 
 	if (t->opt.verbosity < 0)
 		return;
-	fprintf(out, "backend: %s\n%s device, %" PRIu64 " queue%s, ", info->target, info->device,
+	fprintf(out, "backend: %s\n%s device, %" PRIu64 " queue%s", info->target, info->device,
 		info->queues, plural(info->queues));
-	print_size(out, info->capacity);
+	if (info->capacity) {
+		fputs(", ", out);
+		print_size(out, info->capacity);
+	}
 	fprintf(out, "%s; %u scenario%s, seed %" PRIu64 "\n", info->read_only ? ", read-only" : "",
 		nscenarios, plural(nscenarios), opt->seed);
 	if (t->opt.verbosity > 0)

@@ -22,6 +22,8 @@ struct check_part {
 	uint64_t gpa;
 	uint32_t len;
 	bool written; /* by the device */
+	/* Its last bytes, so many, get a page of their own where the scenario wants that. */
+	uint32_t tail;
 };
 
 struct check_piece {
@@ -44,6 +46,9 @@ struct check_request {
 	unsigned int nsegs;
 	uint16_t desc; /* the head descriptor it was given */
 	bool done;
+	/* Buffers of another queue that the device fills because of this one. */
+	unsigned int answers;
+	unsigned int answer_queue;
 	uint32_t used_len;
 	char text[CHECK_REQUEST_LEN]; /* "#3 read sector 8, 8192 bytes" */
 };

@@ -204,7 +204,7 @@ static int submit(struct restart *r, unsigned int n)
 /* Until some time after so many requests were made available, whichever of them is finished. */
 static int live_busily(struct restart *r)
 {
-	int ret = check_trial_keep_busy(r->run, FLYING / r->run->session.nqueues);
+	int ret = check_trial_keep_busy(r->run, FLYING / check_scenario_sets(r->run->scenario));
 
 	if (ret == 0)
 		check_trial_spin_us(below(r, FLYING_US));
@@ -317,7 +317,7 @@ static int finish(struct restart *r)
 	int ret = survive(r, wait_all);
 
 	if (ret == 0 && busy(r))
-		ret = submit(r, LAST / r->run->session.nqueues);
+		ret = submit(r, LAST / check_scenario_sets(r->run->scenario));
 	if (ret == 0)
 		ret = survive(r, wait_all);
 	return ret < 0 ? ret : survive(r, check_trial_stop);

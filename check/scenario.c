@@ -152,19 +152,48 @@ int check_trial_stop(struct check_trial *run)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Build @n requests for each queue, in turns, so that their pages share bytes of the log. */
+static int build_one(struct check_trial *run, unsigned int queue)
+{
+	struct check_request *r = check_trial_request(run, run->nrequests);
+
+	if (run->nrequests == SCENARIO_MAX_REQUESTS)
+		return check_session_error(&run->session, "more than %u requests",
+					   SCENARIO_MAX_REQUESTS);
+	if (run->env->device->build(&run->builder, queue, r) < 0)
+		return check_trial_internal(run);
+	run->nrequests++;
+	return 0;
+}
+
+/* For each queue, in turns, so that their pages share bytes of the log. */
+static int build_round(struct check_trial *run, unsigned int spare[SESSION_QUEUES])
+{
+	unsigned int q, i, share;
+	int ret = 0;
+
+	for (q = 0; q < run->session.nqueues; q++) {
+		share = check_device_share(&run->builder, q);
+		for (i = 0; i < share && !ret; i++) {
+			if (spare[q])
+				spare[q]--;
+			else
+				ret = build_one(run, q);
+		}
+	}
+	return ret;
+}
+
+/* Buffers that the device holds for nothing take the place of new ones. */
 static int build(struct check_trial *run, unsigned int n)
 {
-	unsigned int i, queues = run->session.nqueues, first = run->nrequests;
+	unsigned int spare[SESSION_QUEUES] = {0}, q;
+	int ret = 0;
 
-	for (i = first; i < first + n * queues; i++, run->nrequests++) {
-		if (i == SCENARIO_MAX_REQUESTS)
-			return check_session_error(&run->session, "more than %u requests", i);
-		if (run->env->device->build(&run->builder, i % queues,
-					    check_trial_request(run, i)) < 0)
-			return check_trial_internal(run);
-	}
-	return 0;
+	for (q = 0; q < run->session.nqueues; q++)
+		spare[q] = check_session_spare(&run->session, q);
+	while (n-- && !ret)
+		ret = build_round(run, spare);
+	return ret;
 }
 
 int check_trial_submit(struct check_trial *run, unsigned int first, unsigned int end)
@@ -252,6 +281,8 @@ static uint64_t wanted_features(const struct check_trial *run)
 	uint64_t features = run->env->device->features | BIT(VIRTIO_F_VERSION_1) |
 			    SILT_VHOST_F_PROTOCOL_FEATURES;
 
+	if (run->env->device->more_features)
+		features |= run->env->device->more_features(run->scenario);
 	if (check_trial_value(run, AXIS_EVENT_IDX) == EVENT_IDX_ON)
 		features |= BIT(VIRTIO_RING_F_EVENT_IDX);
 	if (check_trial_value(run, AXIS_SHAPE) == SHAPE_INDIRECT)

@@ -185,6 +185,7 @@ int check_session_lose_connection(struct check_session *s)
 {
 	release(s, false);
 	s->log_all = s->log_ring = false;
+	check_session_forget_answers(s);
 	return connect_backend(s);
 }
 
@@ -443,6 +444,7 @@ static int make_ring(struct check_session *s, unsigned int i, const struct check
 	int ret;
 
 	q->num = check_scenario_qsize(sc);
+	q->fills = check_device_fills(sc->device, i);
 	q->first = sc->value[AXIS_INDEX] == INDEX_WRAP ? 65530 : 0;
 	ret = place_ring(s, q, sc);
 	q->log_gpa = sc->value[AXIS_RING_LOG] == RING_LOG_ELSEWHERE ? ELSEWHERE + i * ELSEWHERE_STEP

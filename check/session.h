@@ -43,6 +43,8 @@ struct check_session_queue {
 	int stopped_at;		    /* what GET_VRING_BASE answered, -1 if it did not */
 	uint16_t added;		    /* buffers that the device was given since */
 	uint16_t collected;	    /* and gave back */
+	bool fills;		    /* it gives them back when it has something for them, */
+	uint16_t due;		    /* and so many of them, in all, are known to come */
 	int kick, call, err;
 	struct silt_driver *driver;
 	/* The request whose used entry is in each slot, and the last one that was collected. */
@@ -131,6 +133,9 @@ int check_session_set_features(struct check_session *s);
 int check_session_logging(struct check_session *s, bool on, bool ring);
 int check_session_set_log(struct check_session *s, const struct check_session_log *log);
 
+/* What the device was about to fill buffers with may be lost: it is not waited for. */
+void check_session_forget_answers(struct check_session *s);
+
 /* A round trip: everything sent before it has been handled. */
 int check_session_barrier(struct check_session *s);
 
@@ -146,14 +151,17 @@ void check_session_rewrite(struct check_session *s, const struct check_request *
 /* Kick all queues, whether or not they asked for it. */
 void check_session_kick(struct check_session *s);
 
-/* Wait until the device holds no buffer. */
+/* Wait until the device holds no buffer but those of a queue that it has nothing for. */
 int check_session_wait(struct check_session *s);
 
-/* Wait until it holds at most @most buffers of each queue. */
+/* Wait until at most @most buffers of each queue are to come back. */
 int check_session_wait_below(struct check_session *s, unsigned int most);
 
 /* Buffers of queue @q that the device holds. */
 unsigned int check_session_in_flight(const struct check_session *s, unsigned int q);
+
+/* Buffers of queue @q that the device holds and has nothing for yet. */
+unsigned int check_session_spare(const struct check_session *s, unsigned int q);
 
 /* Take what has come back already. */
 int check_session_collect(struct check_session *s);

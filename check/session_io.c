@@ -20,6 +20,29 @@ static uint16_t in_flight(const struct check_session_queue *q)
 	return q->added - q->collected;
 }
 
+/* Buffers that will come back. */
+static uint16_t awaited(const struct check_session_queue *q)
+{
+	uint16_t due = q->due - q->collected;
+
+	if (!q->fills)
+		return in_flight(q);
+	return due <= in_flight(q) ? due : 0;
+}
+
+unsigned int check_session_spare(const struct check_session *s, unsigned int q)
+{
+	return in_flight(&s->queue[q]) - awaited(&s->queue[q]);
+}
+
+void check_session_forget_answers(struct check_session *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->nqueues; i++)
+		s->queue[i].due = s->queue[i].collected;
+}
+
 unsigned int check_session_in_flight(const struct check_session *s, unsigned int q)
 {
 	return in_flight(&s->queue[q]);
@@ -80,7 +103,7 @@ static int enable_calls(struct check_session *s)
 
 	for (i = 0; i < s->nqueues; i++) {
 		q = &s->queue[i];
-		if (!in_flight(q))
+		if (!awaited(q))
 			continue;
 		ret = silt_driver_enable_call(q->driver);
 		if (ret < 0)
@@ -113,7 +136,7 @@ static int nothing_came(struct check_session *s)
 	unsigned int i;
 
 	for (i = 0; i < s->nqueues; i++)
-		if (in_flight(&s->queue[i]))
+		if (awaited(&s->queue[i]))
 			break;
 	return check_session_error(s, "no completion within %d ms on queue %u for %s",
 				   s->timeout_ms, i,
@@ -189,7 +212,7 @@ int check_session_wait_below(struct check_session *s, unsigned int most)
 		ret = check_session_collect(s);
 		if (ret < 0)
 			return ret;
-		for (i = 0; i < s->nqueues && in_flight(&s->queue[i]) <= most; i++)
+		for (i = 0; i < s->nqueues && awaited(&s->queue[i]) <= most; i++)
 			;
 		if (i == s->nqueues)
 			return 0;
@@ -209,6 +232,17 @@ int check_session_wait(struct check_session *s)
 	return check_session_wait_below(s, 0);
 }
 
+static void expect_answers(struct check_session *s, const struct check_request *r)
+{
+	struct check_session_queue *q = &s->queue[r->answer_queue];
+
+	if (!r->answers)
+		return;
+	if (!awaited(q))
+		q->due = q->collected;
+	q->due += r->answers;
+}
+
 static int add(struct check_session *s, struct check_request *r)
 {
 	struct check_session_queue *q = &s->queue[r->queue];
@@ -219,6 +253,7 @@ static int add(struct check_session *s, struct check_request *r)
 		return ret;
 	r->desc = ret;
 	q->added++;
+	expect_answers(s, r);
 	if (!q->flying)
 		q->flying = r;
 	if (r->table)
@@ -235,8 +270,12 @@ int check_session_add(struct check_session *s, struct check_request *r)
 	int ret = add(s, r);
 
 	while (ret == -ENOSPC) {
+		if (!awaited(q))
+			return check_session_error(
+				s, "queue %u: no room for %s, and no buffer is to come back",
+				r->queue, r->text);
 		check_session_kick(s);
-		ret = check_session_wait_below(s, in_flight(q) - 1);
+		ret = check_session_wait_below(s, awaited(q) - 1);
 		if (ret < 0)
 			return ret;
 		ret = add(s, r);
@@ -269,7 +308,7 @@ void check_session_rewrite(struct check_session *s, const struct check_request *
 		desc = desc_of(s, r, i);
 		for (p = 0; p < r->npieces; p++) {
 			piece = &r->piece[p];
-			if (r->seg[i].gpa - piece->gpa < piece->len)
+			if (r->decoy[p] && r->seg[i].gpa - piece->gpa < piece->len)
 				__atomic_store_n(&desc->addr,
 						 r->decoy[p] + (r->seg[i].gpa - piece->gpa),
 						 __ATOMIC_RELAXED);
@@ -301,7 +340,7 @@ bool check_session_wants_kicks(const struct check_session *s)
 	unsigned int i;
 
 	for (i = 0; i < s->nqueues; i++)
-		if (!wants_kicks(s, &s->queue[i]))
+		if (!s->queue[i].fills && !wants_kicks(s, &s->queue[i]))
 			return false;
 	return true;
 }
@@ -398,7 +437,10 @@ int check_session_stopped(struct check_session *s,
 
 	for (i = 0; i < s->nqueues && !ret; i++)
 		ret = judge_base(s, i, &bases[i]);
-	return ret < 0 ? ret : check_session_collect(s);
+	if (ret == 0)
+		ret = check_session_collect(s);
+	check_session_forget_answers(s);
+	return ret;
 }
 
 int check_session_stop(struct check_session *s)

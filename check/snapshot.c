@@ -59,7 +59,7 @@ static int work_rewriting(struct check_trial *run)
 	int ret = 0;
 
 	for (i = 0; i < REWRITE_ROUNDS && !ret; i++)
-		ret = work_at_once(run, REWRITE_BATCH / run->session.nqueues);
+		ret = work_at_once(run, REWRITE_BATCH / check_scenario_sets(run->scenario));
 	return ret;
 }
 
@@ -91,7 +91,7 @@ static int work_between(struct check_trial *run, unsigned int n)
 
 static unsigned int during_batch(const struct check_trial *run)
 {
-	return DURING_BATCH / run->session.nqueues;
+	return DURING_BATCH / check_scenario_sets(run->scenario);
 }
 
 static int switch_during(struct check_trial *run)
@@ -142,9 +142,8 @@ static int work(struct check_trial *run)
  */
 static int last_requests(struct check_trial *run)
 {
-	unsigned int most = LAST_BATCH / run->session.nqueues;
-	unsigned int room =
-		check_scenario_qsize(run->scenario) / check_scenario_descs(run->scenario);
+	unsigned int most = LAST_BATCH / check_scenario_sets(run->scenario);
+	unsigned int room = check_scenario_room(run->scenario);
 
 	if (value(run, AXIS_LAST) != LAST_UNWAITED)
 		return 0;

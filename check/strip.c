@@ -38,7 +38,7 @@ static const char *ring_part_name(enum check_place_kind kind)
 static void describe_place(const struct check_trial *run, const struct check_place *p, char *buf,
 			   size_t len)
 {
-	bool written = p->kind == PLACE_DATA || p->kind == PLACE_STATUS;
+	bool written = check_place_written(p->kind);
 
 	if (!p->request)
 		snprintf(buf, len, "%s of queue %u", ring_part_name(p->kind), p->queue);

@@ -28,7 +28,7 @@ static const char help_text[] =
 	"Usage: silt check [OPTION]... TARGET\n"
 	"       silt check [OPTION]... -- COMMAND [ARGUMENT]...\n"
 	"\n"
-	"Drive a vhost-user block backend through many scenarios, compare guest memory with the\n"
+	"Drive a vhost-user backend through many scenarios, compare guest memory with the\n"
 	"dirty log page by page, and report every page that was changed and not logged.\n"
 	"\n"
 	"Target, one of:\n"
@@ -39,6 +39,7 @@ static const char help_text[] =
 	"  -- COMMAND ...       start the backend; {socket} and {image} are replaced by paths\n"
 	"\n"
 	"What is run:\n"
+	"  --device=NAME        what the backend is: block (default) or net\n"
 	"  --quick              a covering subset of the scenarios\n"
 	"  --hostile            the worst that a frontend or a guest can send, in place of them:\n"
 	"                       does the backend hang, crash, or write where it may not?\n"
@@ -77,6 +78,7 @@ enum {
 	OPT_SOCKET_PATH,
 	OPT_FD,
 	OPT_LISTEN,
+	OPT_DEVICE,
 	OPT_ALLOW_WRITES,
 	OPT_QUICK,
 	OPT_HOSTILE,
@@ -102,6 +104,7 @@ static const struct option options[] = {
 	{"socket-path", required_argument, NULL, OPT_SOCKET_PATH},
 	{"fd", required_argument, NULL, OPT_FD},
 	{"listen", required_argument, NULL, OPT_LISTEN},
+	{"device", required_argument, NULL, OPT_DEVICE},
 	{"allow-writes", no_argument, NULL, OPT_ALLOW_WRITES},
 	{"quick", no_argument, NULL, OPT_QUICK},
 	{"hostile", no_argument, NULL, OPT_HOSTILE},
@@ -270,6 +273,12 @@ static void take_value(struct parser *p, int c)
 	case OPT_ONLY:
 		opt->only = optarg;
 		break;
+	case OPT_DEVICE:
+		opt->device = optarg;
+		if (!check_device_known(optarg))
+			p->status =
+				tool_usage_error(CMD, "--device=%s: not one of block, net", optarg);
+		break;
 	case OPT_SEED:
 		if (!tool_parse_uint(CMD, "--seed", optarg, 0, UINT64_MAX, &opt->seed))
 			p->status = TOOL_USAGE;
@@ -411,9 +420,15 @@ static void refuse_one_name(struct parser *p)
 	}
 }
 
+static bool is_block(const struct check_options *opt)
+{
+	return !opt->device || !strcmp(opt->device, "block");
+}
+
 static void take_whole(struct parser *p)
 {
 	struct check_args *args = p->args;
+	const char *target = p->target ? p->target : "";
 
 	if (args->list && wanted(p)) {
 		p->status = tool_usage_error(CMD, "--list runs nothing, and %s writes what was run",
@@ -427,6 +442,10 @@ static void take_whole(struct parser *p)
 		p->status = tool_usage_error(
 			CMD, "--hostile may end the backend, and change its disk: if silt does not "
 			     "start it, or not on {image}, --allow-writes must be given as well");
+	} else if (!is_block(&args->opt) && (args->opt.hostile || !strcmp(target, "--self-test"))) {
+		p->status = tool_usage_error(CMD, "%s is for block devices, not for --device=%s",
+					     args->opt.hostile ? "--hostile" : "--self-test",
+					     args->opt.device);
 	} else if (p->write_baseline && !args->opt.baseline) {
 		p->status = tool_usage_error(CMD, "--write-baseline needs --baseline=FILE");
 	} else if (p->write_baseline) {

@@ -135,7 +135,7 @@ static void test_but_not_for_ever(void **state)
 /* A call that is always there, and no completion. */
 static void test_calls_for_nothing_are_not_waited_for(void **state)
 {
-	static const struct check_scenario usual;
+	static const struct check_scenario usual = {.device = &check_device_block};
 	struct check_target target = {.pidfd = -1};
 	struct check_places places = {0};
 	struct check_random random = check_random_named(1, "calls");
