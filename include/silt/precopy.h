@@ -55,7 +55,7 @@ SILT_BEGIN_DECLS
  * functions (TLS, compression, a monitor's own multiplexer).
  *
  * A TCP socket wants TCP_NODELAY: without it, what is to be answered is held back for up to 40 ms,
- * again and again in the downtime.
+ * again and again in the downtime. SO_RCVLOWAT is set while much is waited for, and then 1 again.
  *
  * @write takes at least one byte and returns how many, or -errno. If it fails, nothing of what it
  * was given in this call may ever reach the peer: where it cannot know, it claims success and fails
@@ -239,7 +239,8 @@ enum silt_precopy_action {
 
 struct silt_precopy_goals {
 	uint64_t downtime_ns; /* the longest downtime; 0: 300 ms */
-	uint64_t deadline_ns; /* the longest migration, looked at behind each round; 0: none */
+	uint64_t deadline_ns; /* the longest migration; 0: none. Looked at behind each round; one
+			       * that has passed ends any but the last, with SILT_PRECOPY_FAIL */
 	uint64_t bandwidth;   /* bytes a second, the most to be sent; 0: no cap */
 	/*
 	 * For a deadline that will pass, or passed, or a forecast of SILT_PRECOPY_AT_DOWNTIME or

@@ -14,6 +14,14 @@
 /* What a frame that was begun, and a last word, may take once nobody waits for them any more. */
 #define GRACE_NS UINT64_C(1000000000)
 
+/*
+ * Who is woken up for every packet costs the sender, on whose processor that is, a good part of its
+ * time. So a reader that waits for much sleeps until there is that much, but no longer than this.
+ */
+#define LULL_NS	 200000
+#define LULL_MIN 16384u
+#define LULL_MAX 1048576u
+
 /* A deadline in monotonic time; 0: none. */
 static uint64_t now_ns(void)
 {
@@ -133,6 +141,24 @@ static int await(struct precopy_channel *c, short event, bool may_cancel, uint64
 		return silt_err(ETIMEDOUT, "the peer %s nothing in time",
 				event == POLLIN ? "sent" : "took");
 	return 0;
+}
+
+static void set_low_water(struct precopy_channel *c, int bytes)
+{
+	/* Of a socket that has no such mark poll() ends sooner, which does no harm. */
+	setsockopt(c->is.fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
+}
+
+/* Let @n bytes gather for a short while; @may_cancel as in await(), which looks at it. */
+static void lull(struct precopy_channel *c, size_t n, bool may_cancel)
+{
+	struct pollfd fds[2] = {{.fd = c->is.fd, .events = POLLIN},
+				{.fd = may_cancel ? c->wake : -1, .events = POLLIN}};
+	const struct timespec longest = {.tv_nsec = LULL_NS};
+
+	set_low_water(c, n < LULL_MAX ? (int)n : (int)LULL_MAX);
+	ppoll(fds, 2, &longest, NULL);
+	set_low_water(c, 1);
 }
 
 static int gone(int err)
@@ -300,6 +326,7 @@ static int64_t read_some(struct precopy_channel *c, void *buf, size_t n)
 static int read_all(struct precopy_channel *c, void *buf, size_t n, bool may_cancel)
 {
 	uint64_t deadline = deadline_in(c->timeout_ns);
+	bool waited = false;
 	char *at = buf;
 	int64_t ret;
 
@@ -307,6 +334,11 @@ static int read_all(struct precopy_channel *c, void *buf, size_t n, bool may_can
 		if (may_cancel && precopy_channel_cancelled(c))
 			return cancelled();
 		ret = read_some(c, at, n);
+		if (!ret && !waited && n + c->ahead >= LULL_MIN && !c->is.read) {
+			lull(c, n + c->ahead, may_cancel);
+			waited = true;
+			continue;
+		}
 		if (!ret) {
 			ret = await(c, POLLIN, may_cancel, deadline);
 			if (ret < 0)
@@ -315,6 +347,7 @@ static int read_all(struct precopy_channel *c, void *buf, size_t n, bool may_can
 		}
 		if (ret < 0)
 			return (int)ret;
+		waited = false;
 		at += ret;
 		n -= (size_t)ret;
 		deadline = deadline_in(c->timeout_ns);

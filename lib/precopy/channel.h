@@ -21,7 +21,8 @@ struct precopy_channel {
 	uint64_t sent;	     /* frames */
 	uint64_t received;
 	uint64_t bytes_sent;
-	bool broken; /* no frame could follow what was written */
+	uint32_t ahead; /* bytes that are likely to follow what is read next without a pause */
+	bool broken;	/* no frame could follow what was written */
 };
 
 /* @is: NULL for one that has no peer, and can only be cancelled. Return: 0; -EINVAL, -errno. */

@@ -90,6 +90,9 @@ static int take_pages(struct silt_incoming *in, const struct wire_header *header
 	uint8_t *payload = place_of_pages(in, header->length);
 	int ret = read_payload(in, header, payload), checked = ret;
 
+	/* Behind a frame that is full there are more, most of the time. */
+	in->channel.ahead = header->length >= WIRE_MAX_DATA_PAGES * WIRE_PAGE ? header->length : 0;
+
 	if (ret == -EBADMSG && SILT_FAULT(incoming_stored_unchecked))
 		checked = 0;
 	if (!checked)
@@ -153,7 +156,7 @@ static int make_room(struct silt_incoming *in, uint64_t bytes)
 				" are taken",
 				bytes, in->max_state);
 	while (room < bytes)
-		room = room ? 2 * room : STATE_STEP;
+		room = !room ? STATE_STEP : room <= SIZE_MAX / 2 ? 2 * room : bytes;
 	if (room == in->state_room)
 		return 0;
 	state = realloc(in->state, room);

@@ -19,24 +19,51 @@
 #define CAP_SLACK_NS 5000000
 #define CAP_WAIT_NS  1000000
 
+/* Between two looks at the deadline, while the cap holds back. */
+#define CAP_LOOK_NS 100000000
+
 static uint64_t page_bytes(const struct silt_precopy *p)
 {
 	return UINT64_C(1) << p->opt.page_shift;
 }
 
+/* Nothing that a round still does can meet a deadline that has passed. */
+static bool is_too_late(const struct silt_precopy *p)
+{
+	const struct silt_precopy_goals *g = &p->opt.goals;
+
+	return g->deadline_ns && g->action == SILT_PRECOPY_FAIL && !p->now.last &&
+	       precopy_now(p) - p->began >= g->deadline_ns;
+}
+
+/* Return: 0; -ECANCELED, -ETIME the round is not to go on. */
+static int check_going_on(const struct silt_precopy *p)
+{
+	if (precopy_channel_cancelled(&p->channel))
+		return silt_err(ECANCELED, "the migration was cancelled");
+	if (is_too_late(p))
+		return silt_err(ETIME, "the deadline of %" PRIu64 " ns passed in round %" PRIu64,
+				p->opt.goals.deadline_ns, p->now.round);
+	return 0;
+}
+
 /* Hold back what follows until @bytes, that were sent from @began on, are within the cap. */
 static void hold_to_cap(struct silt_precopy *p, uint64_t bytes, uint64_t began)
 {
-	uint64_t cap = p->opt.goals.bandwidth, now;
+	uint64_t cap = p->opt.goals.bandwidth, now, left;
 
 	if (!cap || !bytes)
 		return;
 	if (p->cap_next + CAP_SLACK_NS < began)
 		p->cap_next = began - CAP_SLACK_NS;
 	p->cap_next += (uint64_t)((double)bytes * 1e9 / (double)cap);
-	now = precopy_now(p);
-	if (p->cap_next > now + CAP_WAIT_NS)
-		p->clock.wait(p->clock.opaque, &p->channel, p->cap_next - now);
+	while ((now = precopy_now(p)) + CAP_WAIT_NS < p->cap_next) {
+		if (precopy_channel_cancelled(&p->channel) || is_too_late(p))
+			break;
+		left = p->cap_next - now;
+		p->clock.wait(p->clock.opaque, &p->channel,
+			      left < CAP_LOOK_NS ? left : CAP_LOOK_NS);
+	}
 }
 
 /* Where time went between two looks at the clock. */
@@ -119,17 +146,22 @@ static int send_apart(struct silt_precopy *p, size_t block, uint64_t first, uint
 static int send_run(struct silt_precopy *p, size_t block, uint64_t first, uint64_t n,
 		    struct lap *lap)
 {
-	int ret;
+	uint64_t done, some;
+	int ret = 0;
 
 	if (!p->sender)
 		return send_apart(p, block, first, n, lap);
-	ret = precopy_sender_pages(p->sender, block, first, n);
-	if (ret < 0) {
-		precopy_put_back(p, block, first, n);
-		return ret;
+	for (done = 0; done < n && !ret; done += some) {
+		some = precopy_sender_step(p->sender, n - done);
+		ret = precopy_sender_pages(p->sender, block, first + done, some);
+		if (!ret) {
+			lap_sent(p, lap, 0);
+			ret = check_going_on(p);
+		}
 	}
-	lap_sent(p, lap, 0);
-	return 0;
+	if (ret < 0)
+		precopy_put_back(p, block, first, n);
+	return ret;
 }
 
 static int send_block(struct silt_precopy *p, size_t block, struct lap *lap)
@@ -139,8 +171,9 @@ static int send_block(struct silt_precopy *p, size_t block, struct lap *lap)
 	int ret;
 
 	for (;;) {
-		if (precopy_channel_cancelled(&p->channel))
-			return silt_err(ECANCELED, "the migration was cancelled");
+		ret = check_going_on(p);
+		if (ret < 0)
+			return ret;
 		n = p->ops.take(p->ops.opaque, p->blocks[block].id, from, max, &first);
 		p->now.clear_ns += lap_ns(p, lap);
 		if (n <= 0)
@@ -166,11 +199,40 @@ static int send_skip(struct silt_precopy *p, const struct precopy_skip *skip)
 	return ret < 0 ? precopy_callback_failed(ret, "the transport's skip") : 0;
 }
 
+static int compare_skips(const void *a, const void *b)
+{
+	const struct precopy_skip *x = a, *y = b;
+
+	if (x->block != y->block)
+		return x->block < y->block ? -1 : 1;
+	return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* Sort them, and join those that overlap or meet. Return: how many are left. */
+static size_t join_skips(struct precopy_skip *list, size_t n)
+{
+	size_t used = 0, i;
+
+	qsort(list, n, sizeof(*list), compare_skips);
+	for (i = 0; i < n; i++) {
+		struct precopy_skip *last = used ? &list[used - 1] : NULL;
+
+		if (last && last->block == list[i].block &&
+		    list[i].first <= last->first + last->n) {
+			if (list[i].first + list[i].n > last->first + last->n)
+				last->n = list[i].first + list[i].n - last->first;
+		} else {
+			list[used++] = list[i];
+		}
+	}
+	return used;
+}
+
 /* Tell the destination what need not arrive. Who discards more does not wait for the network. */
 static int send_skips(struct silt_precopy *p)
 {
 	struct precopy_skip *list;
-	size_t n;
+	size_t n, i;
 	int ret = 0;
 
 	pthread_mutex_lock(&p->skips.lock);
@@ -179,8 +241,9 @@ static int send_skips(struct silt_precopy *p)
 	p->skips.list = NULL;
 	p->skips.used = p->skips.room = 0;
 	pthread_mutex_unlock(&p->skips.lock);
-	while (n && !ret)
-		ret = send_skip(p, &list[--n]);
+	n = list ? join_skips(list, n) : 0;
+	for (i = 0; i < n && !ret; i++)
+		ret = send_skip(p, &list[i]);
 	free(list);
 	return ret;
 }

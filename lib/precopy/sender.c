@@ -18,6 +18,9 @@
 	((sizeof(struct wire_pages) + WIRE_MAX_RUNS * sizeof(struct wire_run) + WIRE_PAGE - 1) / \
 	 WIRE_PAGE * WIRE_PAGE)
 
+/* At least, where there is a cap on the bandwidth; but a frame has a page. */
+#define FRAMES_PER_S 10
+
 struct precopy_sender {
 	struct silt_precopy *p;
 	struct precopy_channel *channel;
@@ -25,11 +28,22 @@ struct precopy_sender {
 	struct wire_run runs[WIRE_MAX_RUNS];
 	uint32_t nruns;
 	uint32_t data_pages;
+	uint32_t full;	/* pages of data: a frame with as many is written */
 	uint64_t pages; /* of all runs but those to skip */
 	uint64_t zero_pages;
 	uint64_t write_ns;
 	bool refused; /* by the destination, which ends then */
 };
+
+/* Where little may be sent, less is written at once: nobody is to wait long for the rest of it. */
+static uint32_t full_frame(const struct silt_precopy *p)
+{
+	uint64_t cap = p->opt.goals.bandwidth, pages = cap / FRAMES_PER_S / WIRE_PAGE;
+
+	if (!cap || pages > WIRE_MAX_DATA_PAGES)
+		return WIRE_MAX_DATA_PAGES;
+	return pages ? (uint32_t)pages : 1;
+}
 
 struct precopy_sender *precopy_sender_create(struct silt_precopy *p)
 {
@@ -39,6 +53,7 @@ struct precopy_sender *precopy_sender_create(struct silt_precopy *p)
 		return NULL;
 	s->p = p;
 	s->channel = &p->channel;
+	s->full = full_frame(p);
 	/* Copies to where a page is not aligned take several times as long. */
 	s->frame = aligned_alloc(WIRE_PAGE, TABLE_BYTES + WIRE_MAX_DATA_PAGES * WIRE_PAGE);
 	if (s->frame)
@@ -214,7 +229,7 @@ static int add_run(struct precopy_sender *s, enum wire_run_kind kind, size_t blo
 							.block = (uint16_t)block,
 							.kind = (uint16_t)kind};
 	}
-	if (s->nruns == WIRE_MAX_RUNS || s->data_pages == WIRE_MAX_DATA_PAGES)
+	if (s->nruns == WIRE_MAX_RUNS || s->data_pages == s->full)
 		return write_pages(s);
 	return 0;
 }
@@ -238,6 +253,14 @@ static int add_page(struct precopy_sender *s, size_t block, uint64_t page)
 	return add_run(s, WIRE_RUN_DATA, block, page, 1);
 }
 
+uint64_t precopy_sender_step(const struct precopy_sender *s, uint64_t n)
+{
+	uint64_t pages = s->full >> (s->p->opt.page_shift - WIRE_PAGE_SHIFT);
+
+	pages += !pages;
+	return n < pages ? n : pages;
+}
+
 int precopy_sender_pages(struct precopy_sender *s, size_t block, uint64_t first, uint64_t n)
 {
 	unsigned int shift = s->p->opt.page_shift - WIRE_PAGE_SHIFT;
@@ -257,11 +280,11 @@ int precopy_sender_skip(struct precopy_sender *s, size_t block, uint64_t first, 
 	int ret = 0;
 
 	/* The pages may be in the frame already, which must not have them twice. */
+	if (s->nruns && s->runs[s->nruns - 1].kind != WIRE_RUN_SKIP)
+		ret = write_pages(s);
 	for (; page < end && !ret; page += some) {
 		some = end - page < UINT32_MAX ? (uint32_t)(end - page) : UINT32_MAX;
-		ret = write_pages(s);
-		if (!ret)
-			ret = add_run(s, WIRE_RUN_SKIP, block, page, some);
+		ret = add_run(s, WIRE_RUN_SKIP, block, page, some);
 	}
 	return ret;
 }

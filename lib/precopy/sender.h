@@ -23,7 +23,15 @@ int precopy_sender_hello(struct precopy_sender *s, uint64_t *rtt_ns);
 
 /* Pages of a block, which is known by its index. */
 int precopy_sender_pages(struct precopy_sender *s, size_t block, uint64_t first, uint64_t n);
+
+/*
+ * Pages that need not arrive. Between two of these, and before a flush, none is given by
+ * precopy_sender_pages(), and none of them comes twice.
+ */
 int precopy_sender_skip(struct precopy_sender *s, size_t block, uint64_t first, uint64_t n);
+
+/* Of @n pages, how many to give at once, so that a bandwidth cap can be held to between them. */
+uint64_t precopy_sender_step(const struct precopy_sender *s, uint64_t n);
 
 /* It ends early: pages that it was given, and that have not left, are put back. */
 void precopy_sender_put_back(struct precopy_sender *s);

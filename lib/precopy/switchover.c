@@ -16,7 +16,7 @@ static int grow(struct silt_precopy_state *s, size_t need)
 	uint8_t *data;
 
 	while (room < need)
-		room *= 2;
+		room = room <= SIZE_MAX / 2 ? 2 * room : need;
 	if (room == s->room)
 		return 0;
 	data = realloc(s->data, room);

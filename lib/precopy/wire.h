@@ -104,7 +104,7 @@ struct wire_refuse {
 
 /* Bounds that both ends hold to. A frame of pages stays in a second-level cache. */
 #define WIRE_MAX_RUNS	    1024u
-#define WIRE_MAX_DATA_PAGES 64u
+#define WIRE_MAX_DATA_PAGES 128u
 #define WIRE_MAX_PAGES_FRAME                                                   \
 	(sizeof(struct wire_pages) + WIRE_MAX_RUNS * sizeof(struct wire_run) + \
 	 WIRE_MAX_DATA_PAGES * WIRE_PAGE)

@@ -43,8 +43,9 @@ struct peer {
 	uint64_t used, total; /* bytes that came; of those not yet understood */
 	uint64_t out_used, out_read;
 	uint64_t frames, answers;
+	uint64_t skips; /* runs that need not arrive */
 	uint8_t *memory[MAX_BLOCKS];
-	bool *arrived[MAX_BLOCKS];
+	uint64_t *came[MAX_BLOCKS]; /* in which frame; 0: not yet */
 	uint64_t pages;
 	uint8_t state[MAX_STATE];
 	uint64_t state_bytes;

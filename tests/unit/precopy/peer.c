@@ -13,7 +13,7 @@
 
 #include "guest.h"
 
-#define MAX_FRAME (1 << 19)
+#define MAX_FRAME (WIRE_MAX_PAGES_FRAME + sizeof(struct wire_header))
 
 void peer_init(struct guest *g)
 {
@@ -26,8 +26,8 @@ void peer_init(struct guest *g)
 	assert_true(p->in && p->out);
 	for (i = 0; i < g->nblocks; i++) {
 		p->memory[i] = calloc(g->blocks[i].pages, (size_t)1 << g->shift);
-		p->arrived[i] = calloc(g->blocks[i].pages << (g->shift - 12), sizeof(bool));
-		assert_true(p->memory[i] && p->arrived[i]);
+		p->came[i] = calloc(g->blocks[i].pages << (g->shift - 12), sizeof(uint64_t));
+		assert_true(p->memory[i] && p->came[i]);
 	}
 }
 
@@ -39,7 +39,7 @@ void peer_fini(struct guest *g)
 	free(g->peer.out);
 	for (i = 0; i < g->nblocks; i++) {
 		free(g->peer.memory[i]);
-		free(g->peer.arrived[i]);
+		free(g->peer.came[i]);
 	}
 }
 
@@ -96,10 +96,12 @@ static const uint8_t *take_run(struct guest *g, const struct wire_run *r, const 
 
 	assert_true(r->block < g->nblocks && r->kind < WIRE_RUN_KINDS && r->pages);
 	assert_true(r->first + r->pages <= g->blocks[r->block].pages << (g->shift - 12));
+	p->skips += r->kind == WIRE_RUN_SKIP;
 	for (page = r->first; page < r->first + r->pages; page++) {
 		uint8_t *at = p->memory[r->block] + page * 4096;
 
-		p->arrived[r->block][page] = true;
+		assert_true(p->came[r->block][page] != p->frames);
+		p->came[r->block][page] = p->frames;
 		p->pages += r->kind != WIRE_RUN_SKIP;
 		if (r->kind == WIRE_RUN_ZERO)
 			memset(at, 0, 4096);
@@ -153,7 +155,7 @@ static void take_load(struct guest *g, const uint8_t *at)
 	assert_int_equal(load.state_bytes, g->peer.state_bytes);
 	for (i = 0; i < g->nblocks; i++)
 		for (page = 0; page < g->blocks[i].pages << (g->shift - 12); page++)
-			assert_true(g->peer.arrived[i][page]);
+			assert_true(g->peer.came[i][page]);
 	g->peer.loaded = true;
 	answer(g, WIRE_LOADED, "", 0);
 }

@@ -232,14 +232,67 @@ static void test_holds_to_cap(void **unused)
 	guest_fini(&g);
 }
 
+/*
+ * All of memory takes ten seconds, the first round: the deadline is seen within it, and with a cap
+ * so low that a page takes a second, while it holds back.
+ */
+static void test_fails_within_round(void **unused)
+{
+	static const uint64_t caps[] = {1700000, 4136};
+	struct silt_precopy_goals wanted = {.deadline_ns = 2500 * MS, .action = SILT_PRECOPY_FAIL};
+	struct silt_precopy_result r;
+	struct guest g;
+	unsigned int i;
+
+	(void)unused;
+	for (i = 0; i < 2; i++) {
+		wanted.bandwidth = caps[i];
+		busy_guest(&g, 0.1);
+		assert_int_equal(migrate(&g, &wanted), -ETIME);
+		assert_non_null(strstr(silt_errmsg(), "2500000000 ns passed in round 1"));
+		r = result_of(&g);
+		assert_true(r.total_ns >= 2500 * MS && r.total_ns < 2700 * MS);
+		assert_true(g.running && !g.pauses);
+		guest_fini(&g);
+	}
+}
+
+/* The deadline of those who do not want it to fail ends no round, and of nobody the last one. */
+static void test_deadline_ends_no_last_round(void **unused)
+{
+	struct silt_precopy_goals wanted = {.deadline_ns = 2500 * MS,
+					    .downtime_ns = 20000 * MS,
+					    .bandwidth = 1700000,
+					    .action = SILT_PRECOPY_GO_ON};
+	struct guest g;
+
+	(void)unused;
+	busy_guest(&g, 0.1);
+	assert_int_equal(migrate(&g, &wanted), SILT_PRECOPY_MOVED);
+	guest_fini(&g);
+	wanted.action = SILT_PRECOPY_FAIL;
+	wanted.deadline_ns = 12000 * MS;
+	busy_guest(&g, 1);
+	assert_int_equal(migrate(&g, &wanted), SILT_PRECOPY_MOVED);
+	assert_true(result_of(&g).total_ns > wanted.deadline_ns);
+	guest_fini(&g);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_within_the_goal),	 cmocka_unit_test(test_patience),
-		cmocka_unit_test(test_deadline),	 cmocka_unit_test(test_throttle_steps),
-		cmocka_unit_test(test_meets_downtime),	 cmocka_unit_test(test_fails),
-		cmocka_unit_test(test_stops_and_copies), cmocka_unit_test(test_stops_by_deadline),
-		cmocka_unit_test(test_throttles),	 cmocka_unit_test(test_holds_to_cap),
+		cmocka_unit_test(test_within_the_goal),
+		cmocka_unit_test(test_patience),
+		cmocka_unit_test(test_deadline),
+		cmocka_unit_test(test_throttle_steps),
+		cmocka_unit_test(test_meets_downtime),
+		cmocka_unit_test(test_fails),
+		cmocka_unit_test(test_stops_and_copies),
+		cmocka_unit_test(test_stops_by_deadline),
+		cmocka_unit_test(test_throttles),
+		cmocka_unit_test(test_holds_to_cap),
+		cmocka_unit_test(test_fails_within_round),
+		cmocka_unit_test(test_deadline_ends_no_last_round),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -259,7 +259,9 @@ static int64_t sync_and_discard(void *opaque)
 	if (g->peer.pages)
 		return 0;
 	assert_int_equal(silt_precopy_discard(g->precopy, 3, 10, 50), 50);
-	assert_int_equal(silt_precopy_discard(g->precopy, 3, 40, 40), 20);
+	assert_int_equal(silt_precopy_discard(g->precopy, 3, 40, 35), 15);
+	assert_int_equal(silt_precopy_discard(g->precopy, 3, 75, 5), 5);
+	assert_int_equal(silt_precopy_discard(g->precopy, 3, 12, 3), 0);
 	memset(g->blocks[0].memory + 10 * 4096, 0, 70 * 4096);
 	return 0;
 }
@@ -276,6 +278,7 @@ static void test_discarded_is_not_sent(void **unused)
 	guest_precopy(&g, &opt);
 	assert_int_equal(silt_precopy_run(g.precopy), SILT_PRECOPY_MOVED);
 	assert_int_equal(g.peer.pages, 30);
+	assert_int_equal(g.peer.skips, 1);
 	assert_true(g.peer.running);
 	guest_fini(&g);
 }

@@ -159,7 +159,7 @@ static void sequence(struct rig *rig)
 static void too_long(struct rig *rig)
 {
 	rig_hello(rig);
-	data(rig, 69);
+	data(rig, 133);
 	rig_frame(rig, PAGES);
 }
 
@@ -327,10 +327,10 @@ static void too_many_runs(struct rig *rig)
 static void too_much_data(struct rig *rig)
 {
 	all_zero(rig);
-	pages(rig, 2, 65);
+	pages(rig, 2, 129);
 	run(rig, RUN_DATA, 0, 0, 33);
 	run(rig, RUN_DATA, 1, 0, 32);
-	data(rig, 65);
+	data(rig, 129);
 	rig_frame(rig, PAGES);
 }
 
@@ -583,7 +583,7 @@ static const struct bad cases[] = {
 	{type_back, EPROTO, "frame 3 (LOADED) must not come before the last ROUND"},
 	{reserved, EPROTO, "has 0x7 where 0 is reserved"},
 	{sequence, EPROTO, "frame 2 of the peer comes as number 1"},
-	{too_long, EPROTO, "282624 bytes of payload, not 24 to 278536"},
+	{too_long, EPROTO, "544768 bytes of payload, not 24 to 540680"},
 	{too_short, EPROTO, "8 bytes of payload, not 24 to 24"},
 	{load_too_long, EPROTO, "9 bytes of payload, not 8 to 8"},
 	{state_empty, EPROTO, "0 bytes of payload, not 1 to 262144"},
@@ -604,7 +604,7 @@ static const struct bad cases[] = {
 	{hello_trailing, EPROTO, "1 bytes follow the source's 2 RAM blocks"},
 	{no_runs, EPROTO, "0 runs, not 1 to 1024"},
 	{too_many_runs, EPROTO, "1025 runs, not 1 to 1024"},
-	{too_much_data, EPROTO, "the data of 65 pages, more than 64"},
+	{too_much_data, EPROTO, "the data of 129 pages, more than 128"},
 	{data_missing, EPROTO, "1 runs and the data of 2 pages are 8216 bytes"},
 	{data_trailing, EPROTO, "are 4120 bytes, but the frame has 4121"},
 	{runs_missing, EPROTO, "1000 runs and the data of 1 pages are 20104 bytes"},
