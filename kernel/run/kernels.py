@@ -6,8 +6,10 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
+import tempfile
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests/support"))
 
@@ -19,6 +21,8 @@ SERIES = tuple(META_PACKAGES)
 MODULE = re.compile(r"\.ko(\.xz)?$")
 # The compiler that Debian 12's kernels are built by, which the headers ask for.
 COMPILER = "gcc-12"
+# What unpacks an image, by how it begins.
+UNPACKERS = {b"\xfd7zX": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
 class Kernel:
@@ -28,7 +32,7 @@ class Kernel:
         self.series = series
         self.root = tree(series)
         self.release = next(self.root.glob("boot/vmlinuz-*")).name.removeprefix("vmlinuz-")
-        self.image = self.root / "boot" / f"vmlinuz-{self.release}"
+        self.image = unpacked_image(self.root / "boot" / f"vmlinuz-{self.release}")
         self.headers = self.root / "usr/src" / f"linux-headers-{self.release}"
         self.modules = {module_name(path): path
                         for path in (self.root / "lib/modules").rglob("*.ko*")}
@@ -48,6 +52,34 @@ class Kernel:
                     run("tar", "-C", str(fetched), "-xf", str(archive), f"{package}/drivers/vhost")
                     (fetched / package).rename(kept)
         return kept / "drivers/vhost"
+
+
+def packed_image(data):
+    """What unpacks itself when a bzImage boots: see the kernel's x86 boot protocol."""
+    setup_sectors = data[0x1f1] or 4
+    offset, length = struct.unpack_from("<II", data, 0x248)
+    begin = (setup_sectors + 1) * 512 + offset
+    # The size of what is in it follows it.
+    return data[begin:begin + length - 4]
+
+
+def unpacked_image(image):
+    """The same as an ELF file, which boots in half the time where the CPU is emulated. Made at the
+    first use, and kept beside it."""
+    kept = image.with_name(image.name.replace("vmlinuz", "vmlinux"))
+    with locked_cache() as cache:
+        if kept.exists():
+            return kept
+        packed = packed_image(image.read_bytes())
+        program = UNPACKERS.get(packed[:4])
+        if not program or not shutil.which(program):
+            raise Unavailable(f"nothing unpacks {image}: {program or 'unknown format'}")
+        data = subprocess.run([program, "-dc"], input=packed, stdout=subprocess.PIPE,
+                              check=True).stdout
+        with tempfile.NamedTemporaryFile(dir=cache, delete=False) as made:
+            made.write(data)
+        pathlib.Path(made.name).rename(kept)
+    return kept
 
 
 def module_name(path):
