@@ -271,22 +271,23 @@ static int get_config(struct check_transport *t, uint32_t offset, void *buf, uin
 static int set_mem_table(struct check_transport *t, const struct silt_vhost_mem_region *regions,
 			 const int *fds, unsigned int n)
 {
-	struct {
-		struct vhost_memory head;
-		struct vhost_memory_region v[MOST_REGIONS];
-	} table = {.head.nregions = n};
+	union {
+		struct vhost_memory table;
+		uint8_t room[sizeof(struct vhost_memory) +
+			     MOST_REGIONS * sizeof(struct vhost_memory_region)];
+	} all = {.table.nregions = n};
 	unsigned int i;
 
 	(void)fds; /* the kernel is where we are */
 	if (n > MOST_REGIONS)
 		return silt_err(E2BIG, "%u regions of memory, at most %d", n, MOST_REGIONS);
 	for (i = 0; i < n; i++)
-		table.v[i] = (struct vhost_memory_region){
+		all.table.regions[i] = (struct vhost_memory_region){
 			.guest_phys_addr = regions[i].gpa,
 			.memory_size = regions[i].size,
 			.userspace_addr = regions[i].user_addr,
 		};
-	return CALL(kernel_of(t), VHOST_SET_MEM_TABLE, &table, ": %u regions", n);
+	return CALL(kernel_of(t), VHOST_SET_MEM_TABLE, &all.table, ": %u regions", n);
 }
 
 static void unmap(struct mapping *m)
