@@ -13,7 +13,8 @@ struct check_applies {
 	uint64_t features;
 	uint64_t protocol;	   /* features that the checker uses always, */
 	uint64_t offered_protocol; /* and all that are offered */
-	uint64_t queues;
+	uint64_t queues;	   /* or pairs of them */
+	unsigned int limit;	   /* of queues that are used, or 0 */
 	const struct check_device *device;
 	const void *state;   /* the device's own */
 	bool may_change;     /* what the backend keeps does not matter, or the user allows it */

@@ -118,8 +118,9 @@ struct check_options {
 	char **argv;	    /* CHECK_TARGET_COMMAND: NULL-terminated, with {socket} and {image} */
 	const char *self;   /* CHECK_TARGET_SELF: the silt binary */
 	const char *device; /* one that check_device_known() knows, or NULL for block */
-	bool allow_writes;  /* requests that change the disk, on a backend that we did not start */
-	bool hostile;	    /* the worst that can be sent, in place of the ordinary scenarios */
+	unsigned int max_queues; /* or pairs of them; 0: as many as the backend has */
+	bool allow_writes; /* requests that change the disk, on a backend that we did not start */
+	bool hostile;	   /* the worst that can be sent, in place of the ordinary scenarios */
 	bool quick;
 	const char *only; /* glob on scenario names, or NULL */
 	uint64_t seed;

@@ -45,6 +45,7 @@ enum check_net_kind {
 struct check_net {
 	unsigned int abilities;
 	uint8_t peer[NET_MAC_LEN]; /* who answers */
+	bool merges;		   /* VIRTIO_NET_F_MRG_RXBUF is negotiated */
 	uint32_t frames;	   /* made so far; their numbers */
 };
 

@@ -137,7 +137,7 @@ static const char *consequence(const struct check_hit *hit)
 
 static void begin(struct check_builder *b, uint64_t features)
 {
-	(void)features;
+	check_net_of(b)->merges = features >> VIRTIO_NET_F_MRG_RXBUF & 1;
 	check_net_of(b)->frames = 0;
 }
 

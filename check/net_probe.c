@@ -66,11 +66,11 @@ static void look(struct trial *t, enum check_net_protocol protocol)
 		look_at(t, &t->buffer[t->seen++].base, protocol);
 }
 
-/* Send a frame, and wait until something comes, or for a part of the time that is allowed. */
+/* Send a frame, and wait until something comes, or for as long as an answer may take. */
 static int send(struct trial *t, enum check_net_protocol protocol)
 {
 	struct check_session *s = t->s;
-	int ret, timeout_ms = s->timeout_ms;
+	int ret;
 
 	if (check_net_build_frame(&t->builder, protocol, &t->frame.base) < 0)
 		return check_session_error(s, "%s", silt_errmsg());
@@ -78,10 +78,8 @@ static int send(struct trial *t, enum check_net_protocol protocol)
 	t->frame.base.answer_queue = 0;
 	ret = check_session_add(s, &t->frame.base);
 	check_session_kick(s);
-	s->timeout_ms = timeout_ms / ATTEMPTS;
 	if (ret == 0 && check_session_wait(s) < 0 && !t->frame.base.done)
 		ret = -EPROTO;
-	s->timeout_ms = timeout_ms;
 	check_session_forget_answers(s);
 	look(t, protocol);
 	return ret;

@@ -43,6 +43,8 @@ static int learn(const struct check_scenario_env *env, struct check_session *s,
 {
 	int ret = get_queues(s, a);
 
+	if (a->limit && a->queues > a->limit)
+		a->queues = a->limit;
 	a->features = s->offered;
 	a->protocol = s->protocol;
 	a->offered_protocol = s->offered_protocol;
@@ -58,6 +60,7 @@ int check_probe_backend(const struct check_scenario_env *env, const struct check
 	int ret = check_session_open(&s);
 
 	a->device = env->device;
+	a->limit = opt->max_queues;
 	a->state = env->state;
 	a->one_connection = env->target->kept;
 	a->kernel = opt->target == CHECK_TARGET_KERNEL;

@@ -68,9 +68,10 @@ struct check_session {
 	uint64_t features;	/* to acknowledge, without VHOST_F_LOG_ALL */
 	unsigned int nqueues;
 	struct check_session_queue queue[SESSION_QUEUES];
-	bool log_all;	 /* the backend was told to log buffers */
-	bool log_ring;	 /* and used rings */
-	bool never_idle; /* the device does not ask for kicks */
+	bool log_all;	     /* the backend was told to log buffers */
+	bool log_ring;	     /* and used rings */
+	bool never_idle;     /* the device does not ask for kicks */
+	unsigned int losses; /* how often answers did not come */
 	char error[SESSION_ERROR_LEN];
 	char wrong[CHECK_WRONG_LEN]; /* the first wrong answer that did not break the session, or ""
 				      */

@@ -472,6 +472,21 @@ static size_t append_target(const struct check_options *opt, char *buf, size_t l
 	}
 }
 
+static size_t append_device(const struct check_options *opt, char *buf, size_t len, size_t used)
+{
+	char word[64];
+
+	if (opt->device) {
+		snprintf(word, sizeof(word), "--device=%s", opt->device);
+		used = append_word(buf, len, used, word);
+	}
+	if (opt->max_queues) {
+		snprintf(word, sizeof(word), "--max-queues=%u", opt->max_queues);
+		used = append_word(buf, len, used, word);
+	}
+	return used;
+}
+
 void check_target_repro(const struct check_target *t, const char *name, char *buf, size_t len)
 {
 	const struct check_options *opt = t->opt;
@@ -479,6 +494,7 @@ void check_target_repro(const struct check_target *t, const char *name, char *bu
 	char word[64], **arg;
 
 	used = append_target(opt, buf, len, used);
+	used = append_device(opt, buf, len, used);
 	if (opt->hostile)
 		used = append_word(buf, len, used, "--hostile");
 	if (opt->allow_writes)

@@ -15,6 +15,7 @@
 
 #define DEFAULT_SEED 1
 #define MAX_TIME_MS  600000
+#define MAX_QUEUES   256
 
 static const char examples[] =
 	"  silt check --self-test\n"
@@ -40,6 +41,7 @@ static const char help_text[] =
 	"\n"
 	"What is run:\n"
 	"  --device=NAME        what the backend is: block (default) or net\n"
+	"  --max-queues=N       use at most N queues, or pairs of them, whatever the backend says\n"
 	"  --quick              a covering subset of the scenarios\n"
 	"  --hostile            the worst that a frontend or a guest can send, in place of them:\n"
 	"                       does the backend hang, crash, or write where it may not?\n"
@@ -79,6 +81,7 @@ enum {
 	OPT_FD,
 	OPT_LISTEN,
 	OPT_DEVICE,
+	OPT_MAX_QUEUES,
 	OPT_ALLOW_WRITES,
 	OPT_QUICK,
 	OPT_HOSTILE,
@@ -104,6 +107,7 @@ static const struct option options[] = {
 	{"socket-path", required_argument, NULL, OPT_SOCKET_PATH},
 	{"fd", required_argument, NULL, OPT_FD},
 	{"listen", required_argument, NULL, OPT_LISTEN},
+	{"max-queues", required_argument, NULL, OPT_MAX_QUEUES},
 	{"device", required_argument, NULL, OPT_DEVICE},
 	{"allow-writes", no_argument, NULL, OPT_ALLOW_WRITES},
 	{"quick", no_argument, NULL, OPT_QUICK},
@@ -268,6 +272,7 @@ static void take_target(struct parser *p, int c)
 static void take_value(struct parser *p, int c)
 {
 	struct check_options *opt = &p->args->opt;
+	uint64_t number;
 
 	switch (c) {
 	case OPT_ONLY:
@@ -278,6 +283,12 @@ static void take_value(struct parser *p, int c)
 		if (!check_device_known(optarg))
 			p->status =
 				tool_usage_error(CMD, "--device=%s: not one of block, net", optarg);
+		break;
+	case OPT_MAX_QUEUES:
+		if (tool_parse_uint(CMD, "--max-queues", optarg, 1, MAX_QUEUES, &number))
+			opt->max_queues = number;
+		else
+			p->status = TOOL_USAGE;
 		break;
 	case OPT_SEED:
 		if (!tool_parse_uint(CMD, "--seed", optarg, 0, UINT64_MAX, &opt->seed))
