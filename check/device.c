@@ -22,7 +22,8 @@ unsigned int check_device_share(struct check_builder *b, unsigned int queue)
 	return device->share ? device->share(b, queue) : 1;
 }
 
-static const struct check_device *const devices[] = {&check_device_block, &check_device_net};
+static const struct check_device *const devices[] = {&check_device_block, &check_device_net,
+						     &check_device_vsock};
 
 const struct check_device *check_device_find(const char *name)
 {

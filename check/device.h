@@ -143,7 +143,7 @@ struct check_device {
 	void (*slow_down)(const void *state);
 };
 
-extern const struct check_device check_device_block, check_device_net;
+extern const struct check_device check_device_block, check_device_net, check_device_vsock;
 
 /* Do buffers of the queue come back only when the device has something for them? */
 bool check_device_fills(const struct check_device *device, unsigned int queue);

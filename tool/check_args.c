@@ -37,10 +37,11 @@ static const char help_text[] =
 	"  --socket-path=PATH   a backend that listens at PATH\n"
 	"  --fd=N               a backend at the other end of socket N\n"
 	"  --listen=PATH        a backend that connects to PATH\n"
+	"  --vhost=PATH         in-kernel vhost: /dev/vhost-net or /dev/vhost-vsock\n"
 	"  -- COMMAND ...       start the backend; {socket} and {image} are replaced by paths\n"
 	"\n"
 	"What is run:\n"
-	"  --device=NAME        what the backend is: block (default) or net\n"
+	"  --device=NAME        what the backend is: block (default), net or vsock\n"
 	"  --max-queues=N       use at most N queues, or pairs of them, whatever the backend says\n"
 	"  --quick              a covering subset of the scenarios\n"
 	"  --hostile            the worst that a frontend or a guest can send, in place of them:\n"
@@ -80,6 +81,7 @@ enum {
 	OPT_SOCKET_PATH,
 	OPT_FD,
 	OPT_LISTEN,
+	OPT_VHOST,
 	OPT_DEVICE,
 	OPT_MAX_QUEUES,
 	OPT_ALLOW_WRITES,
@@ -108,6 +110,7 @@ static const struct option options[] = {
 	{"fd", required_argument, NULL, OPT_FD},
 	{"listen", required_argument, NULL, OPT_LISTEN},
 	{"max-queues", required_argument, NULL, OPT_MAX_QUEUES},
+	{"vhost", required_argument, NULL, OPT_VHOST},
 	{"device", required_argument, NULL, OPT_DEVICE},
 	{"allow-writes", no_argument, NULL, OPT_ALLOW_WRITES},
 	{"quick", no_argument, NULL, OPT_QUICK},
@@ -266,6 +269,10 @@ static void take_target(struct parser *p, int c)
 		if (set_target(p, "--listen", CHECK_TARGET_LISTEN))
 			set_path(p, "--listen", optarg);
 		break;
+	case OPT_VHOST:
+		if (set_target(p, "--vhost", CHECK_TARGET_KERNEL))
+			p->args->opt.path = optarg;
+		break;
 	}
 }
 
@@ -281,8 +288,8 @@ static void take_value(struct parser *p, int c)
 	case OPT_DEVICE:
 		opt->device = optarg;
 		if (!check_device_known(optarg))
-			p->status =
-				tool_usage_error(CMD, "--device=%s: not one of block, net", optarg);
+			p->status = tool_usage_error(
+				CMD, "--device=%s: not one of block, net, vsock", optarg);
 		break;
 	case OPT_MAX_QUEUES:
 		if (tool_parse_uint(CMD, "--max-queues", optarg, 1, MAX_QUEUES, &number))
@@ -431,6 +438,24 @@ static void refuse_one_name(struct parser *p)
 	}
 }
 
+/* The path of a vhost device says which device it is. */
+static void take_vhost(struct parser *p)
+{
+	static const char start[] = "/dev/vhost-";
+	struct check_options *opt = &p->args->opt;
+	const char *device = opt->path + sizeof(start) - 1;
+
+	if (!strcmp(opt->path, "/dev/vhost-net") || !strcmp(opt->path, "/dev/vhost-vsock")) {
+		if (opt->device && strcmp(opt->device, device) != 0)
+			p->status = tool_usage_error(CMD, "--vhost=%s is no --device=%s", opt->path,
+						     opt->device);
+		opt->device = device;
+	} else {
+		p->status = tool_usage_error(
+			CMD, "--vhost=%s: not /dev/vhost-net or /dev/vhost-vsock", opt->path);
+	}
+}
+
 static bool is_block(const struct check_options *opt)
 {
 	return !opt->device || !strcmp(opt->device, "block");
@@ -448,15 +473,15 @@ static void take_whole(struct parser *p)
 		fprintf(stderr, "silt check: no backend to check. For example:\n%s", examples);
 		fputs("Try 'silt check --help'.\n", stderr);
 		p->status = TOOL_USAGE;
+	} else if (!is_block(&args->opt) && (args->opt.hostile || !strcmp(target, "--self-test"))) {
+		p->status = tool_usage_error(CMD, "%s is for block devices, not for --device=%s",
+					     args->opt.hostile ? "--hostile" : "--self-test",
+					     args->opt.device);
 	} else if (args->opt.hostile && p->target && endangers_others(&args->opt) &&
 		   !args->opt.allow_writes) {
 		p->status = tool_usage_error(
 			CMD, "--hostile may end the backend, and change its disk: if silt does not "
 			     "start it, or not on {image}, --allow-writes must be given as well");
-	} else if (!is_block(&args->opt) && (args->opt.hostile || !strcmp(target, "--self-test"))) {
-		p->status = tool_usage_error(CMD, "%s is for block devices, not for --device=%s",
-					     args->opt.hostile ? "--hostile" : "--self-test",
-					     args->opt.device);
 	} else if (p->write_baseline && !args->opt.baseline) {
 		p->status = tool_usage_error(CMD, "--write-baseline needs --baseline=FILE");
 	} else if (p->write_baseline) {
@@ -481,6 +506,8 @@ int check_args_parse(int argc, char **argv, struct check_args *args)
 		take(&p, argv, c);
 	if (p.status < 0)
 		take_command(&p, argc, argv);
+	if (p.status < 0 && p.target && args->opt.target == CHECK_TARGET_KERNEL)
+		take_vhost(&p);
 	if (p.status < 0)
 		take_whole(&p);
 	refuse_one_name(&p);

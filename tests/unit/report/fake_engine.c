@@ -33,7 +33,7 @@ int check_run(const struct check_options *opt, const struct check_reporter *repo
 
 bool check_device_known(const char *name)
 {
-	return !strcmp(name, "block") || !strcmp(name, "net");
+	return !strcmp(name, "block") || !strcmp(name, "net") || !strcmp(name, "vsock");
 }
 
 int check_list(const struct check_options *opt, FILE *out)

@@ -215,6 +215,10 @@ static void misuses_name_value_and_bound(void **state)
 		{{"--self-test", "--ignore=status"},
 		 {"--ignore=status", "data, completion, bookkeeping"}},
 		{{"--self-test", "--ignore=data,"}, {"data, completion, bookkeeping"}},
+		{{"--vhost=/dev/vhost-scsi"}, {"--vhost=/dev/vhost-scsi", "/dev/vhost-vsock"}},
+		{{"--vhost=/dev/vhost-net", "--device=vsock"}, {"no --device=vsock"}},
+		{{"--vhost=/dev/vhost-net", "--self-test"}, {"--vhost", "--self-test"}},
+		{{"--hostile", "--vhost=/dev/vhost-net"}, {"--hostile", "--device=net"}},
 		{{"--self-test", "--write-baseline"}, {"--baseline=FILE"}},
 		{{"--self-test", "--json="}, {"--json", "empty"}},
 		{{"--self-test", "--tap=x", "--html=x"}, {"--tap and --html", "both write x"}},
@@ -280,6 +284,11 @@ static void options_reach_the_engine(void **state)
 	assert_true(fake.asked.keep && fake.asked.quick && fake.asked.allow_writes);
 	assert_true(fake.asked.ignore[CHECK_DATA] && fake.asked.ignore[CHECK_BOOKKEEPING]);
 	assert_false(fake.asked.ignore[CHECK_COMPLETION]);
+
+	assert_int_equal(silt_check("--vhost=/dev/vhost-vsock", NULL), TOOL_SKIPPED);
+	assert_int_equal(fake.asked.target, CHECK_TARGET_KERNEL);
+	assert_string_equal(fake.asked.path, "/dev/vhost-vsock");
+	assert_string_equal(fake.asked.device, "vsock");
 
 	assert_int_equal(silt_check("--timeout=3", "--", "cmd", "--option", "{socket}", NULL),
 			 TOOL_SKIPPED);
