@@ -36,14 +36,22 @@ static void copy_all(struct check_harvester *h)
 			check_guest_copy_page(h->guest, side, at);
 }
 
+static void between(struct check_harvester *h)
+{
+	if (h->between)
+		h->between(h->arg);
+}
+
 static void copy_marked(struct check_harvester *h, enum check_guest_side side)
 {
 	const struct check_guest_region *r = &h->guest->region[side];
 	uint64_t first = r->gpa / GUEST_PAGE, end = (r->gpa + r->size) / GUEST_PAGE, page;
 
 	for (page = silt_bitmap_next(h->marked, first, end); page < end;
-	     page = silt_bitmap_next(h->marked, page + 1, end))
+	     page = silt_bitmap_next(h->marked, page + 1, end)) {
 		check_guest_copy_page(h->guest, side, (page - first) * GUEST_PAGE);
+		between(h);
+	}
 }
 
 int check_harvester_pass(struct check_harvester *h)
@@ -67,6 +75,7 @@ static void *run(void *arg)
 		copy_all(h);
 	while (!h->error && !__atomic_load_n(&h->stop, __ATOMIC_RELAXED)) {
 		h->error = check_harvester_pass(h);
+		between(h);
 		/* The device may be waiting for this CPU. */
 		sched_yield();
 	}

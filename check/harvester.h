@@ -25,6 +25,8 @@ struct check_harvester {
 	 * exchange. Return: 0, or -errno with a message by silt_err().
 	 */
 	int (*collect)(void *arg, uint64_t *marked);
+	/* Called now and then between two collects, by whom these are called; or NULL. */
+	void (*between)(void *arg);
 	void *arg;
 	pthread_t thread;
 	bool running;

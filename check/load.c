@@ -12,6 +12,9 @@
 
 #define DEPTH_USUAL 16
 
+/* Pages of the other device beside the rings, on each side. */
+#define RING_NEIGHBOURS 4
+
 static int build_one(struct check_load *l, unsigned int q, unsigned int size)
 {
 	struct check_trial *run = l->run;
@@ -27,6 +30,15 @@ static int build_one(struct check_load *l, unsigned int q, unsigned int size)
 	l->list[q][l->listed[q]++] = i;
 	run->nrequests++;
 	return 0;
+}
+
+/* On both sides. */
+static void take_neighbours(struct check_load *l, unsigned int n)
+{
+	while (l->neighbour && n--) {
+		check_neighbour_take(l->neighbour, l->run->env->guest, GUEST_LOW);
+		check_neighbour_take(l->neighbour, l->run->env->guest, GUEST_HIGH);
+	}
 }
 
 static int build_round(struct check_load *l, unsigned int size)
@@ -62,9 +74,11 @@ int check_load_build(struct check_load *l, unsigned int size, unsigned int depth
 {
 	int ret;
 
-	do
+	take_neighbours(l, RING_NEIGHBOURS);
+	do {
 		ret = build_round(l, size);
-	while (ret == 0);
+		take_neighbours(l, 1);
+	} while (ret == 0);
 	if (ret != -ENOSPC)
 		return check_trial_internal(l->run);
 	check_places_sort(&l->run->places);

@@ -2,6 +2,7 @@
 #ifndef CHECK_LOAD_H
 #define CHECK_LOAD_H
 
+#include "check/neighbour.h"
 #include "check/scenario.h"
 
 /*
@@ -11,6 +12,7 @@
  */
 struct check_load {
 	struct check_trial *run;
+	struct check_neighbour *neighbour; /* has pages among the buffers; or NULL */
 	unsigned int depth;
 	uint64_t added; /* requests */
 	/* The requests of each queue, and which of them is used next. */

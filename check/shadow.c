@@ -22,6 +22,7 @@ struct shadow {
 	struct check_harvester harvester;
 	struct check_session_log old; /* replaced before the one in use; map is NULL if none was */
 	struct check_load load;
+	struct check_neighbour neighbour;
 	bool own_failure; /* of a harvest: the backend is not to blame */
 };
 
@@ -43,8 +44,18 @@ static int harvest(struct shadow *s, struct check_session_log *log, uint64_t *ma
 static int exchange(void *arg, uint64_t *marked)
 {
 	struct shadow *s = arg;
+	int ret = harvest(s, check_trial_log(s->run), marked);
 
-	return harvest(s, check_trial_log(s->run), marked);
+	if (ret == 0)
+		check_neighbour_harvested(&s->neighbour, marked);
+	return ret;
+}
+
+static void mark_neighbour(void *arg)
+{
+	struct shadow *s = arg;
+
+	check_neighbour_mark(&s->neighbour);
 }
 
 /* Nobody harvests a replaced log again: marks that it still gets are lost. */
@@ -95,6 +106,18 @@ static int end_harvest(struct shadow *s)
 	return ret < 0 ? check_session_failed(&s->run->session, ret, "SET_LOG_BASE") : 0;
 }
 
+/* Where each pass has a log of its own, no other device would be in it for long. */
+static int join_neighbour(struct shadow *s)
+{
+	const struct check_session_log *log = check_trial_log(s->run);
+
+	if (value(s, AXIS_COLLECT) == COLLECT_FRESH)
+		return 0;
+	if (check_neighbour_join(&s->neighbour, log->fd, log->size, log->offset) < 0)
+		return check_trial_internal(s->run);
+	return 0;
+}
+
 static int logging_on(struct shadow *s)
 {
 	struct check_trial *run = s->run;
@@ -102,6 +125,8 @@ static int logging_on(struct shadow *s)
 
 	if (ret == 0)
 		ret = check_session_logging(&run->session, true, true);
+	if (ret == 0)
+		ret = join_neighbour(s);
 	if (ret == 0 && check_harvester_start(&s->harvester) < 0)
 		ret = check_trial_internal(run);
 	return ret;
@@ -111,6 +136,7 @@ static int logging_off(struct shadow *s)
 {
 	int ret = end_harvest(s);
 
+	check_neighbour_leave(&s->neighbour);
 	if (ret == 0)
 		ret = check_session_logging(&s->run->session, false, false);
 	/* Marks until now are of no use; there must be none from now on. */
@@ -188,6 +214,17 @@ int check_shadow_compare(struct check_trial *run, const struct check_harvester *
 	return ret < 0 ? ret : check_trial_end_span(run, check_compare_late);
 }
 
+static void judge_neighbour(struct shadow *s)
+{
+	const struct check_neighbour_page *p = check_neighbour_robbed(&s->neighbour);
+
+	if (p)
+		check_session_wrong(&s->run->session,
+				    "the backend took marks of another device out of the log, of "
+				    "page 0x%lx %lu of %lu: it does not set its bits by atomics",
+				    p->page * GUEST_PAGE, p->lost, p->marked);
+}
+
 /* The last pass comes after the rings were stopped; then the copy must be memory. */
 static int finish(struct shadow *s)
 {
@@ -200,6 +237,7 @@ static int finish(struct shadow *s)
 	if (check_harvester_pass(&s->harvester) < 0)
 		return check_trial_internal(run);
 	retire(s);
+	judge_neighbour(s);
 	return check_shadow_compare(run, &s->harvester);
 }
 
@@ -223,19 +261,21 @@ static int run_harvested(struct shadow *s)
 
 int check_shadow_run(struct check_trial *run)
 {
-	struct shadow s = {.run = run, .load = {.run = run}};
+	struct shadow s = {.run = run, .load = {.run = run, .neighbour = &s.neighbour}};
 	int ret;
 
 	s.harvester = (struct check_harvester){
 		.guest = run->env->guest,
 		.npages = run->compare->npages,
 		.collect = value(&s, AXIS_COLLECT) == COLLECT_FRESH ? collect_fresh : exchange,
+		.between = mark_neighbour,
 		.arg = &s,
 	};
 	ret = check_harvester_create(&s.harvester);
 	ret = ret < 0 ? check_trial_internal(run) : run_harvested(&s);
 	check_harvester_stop(&s.harvester);
 	check_harvester_destroy(&s.harvester);
+	check_neighbour_leave(&s.neighbour);
 	retire(&s);
 	return ret;
 }
