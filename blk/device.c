@@ -159,11 +159,11 @@ static int set_config(void *arg, const void *buf, uint32_t offset, uint32_t len,
  */
 static uint64_t offered(const struct blk_device *dev)
 {
-	uint64_t f = BIT(VIRTIO_F_VERSION_1) | BIT(VIRTIO_F_RING_PACKED) |
-		     (dev->in_order ? BIT(VIRTIO_F_IN_ORDER) : 0) | BIT(VIRTIO_RING_F_EVENT_IDX) |
-		     BIT(VIRTIO_RING_F_INDIRECT_DESC) | BIT(VIRTIO_BLK_F_SEG_MAX) |
-		     BIT(VIRTIO_BLK_F_BLK_SIZE) | BIT(VIRTIO_BLK_F_FLUSH) |
-		     BIT(VIRTIO_BLK_F_CONFIG_WCE) | BIT(VIRTIO_BLK_F_MQ);
+	uint64_t f = BIT(VIRTIO_F_VERSION_1) | BIT(VIRTIO_F_ACCESS_PLATFORM) |
+		     BIT(VIRTIO_F_RING_PACKED) | (dev->in_order ? BIT(VIRTIO_F_IN_ORDER) : 0) |
+		     BIT(VIRTIO_RING_F_EVENT_IDX) | BIT(VIRTIO_RING_F_INDIRECT_DESC) |
+		     BIT(VIRTIO_BLK_F_SEG_MAX) | BIT(VIRTIO_BLK_F_BLK_SIZE) |
+		     BIT(VIRTIO_BLK_F_FLUSH) | BIT(VIRTIO_BLK_F_CONFIG_WCE) | BIT(VIRTIO_BLK_F_MQ);
 
 	if (dev->disk.img.read_only)
 		return f | BIT(VIRTIO_BLK_F_RO);

@@ -47,6 +47,8 @@ static const int calls[] = {
 	/* sockets and eventfds, those that are there and those that are passed in */
 	SCMP_SYS(accept4),
 	SCMP_SYS(close),
+	SCMP_SYS(epoll_create1),
+	SCMP_SYS(epoll_ctl),
 	SCMP_SYS(eventfd2),
 	SCMP_SYS(fstat),
 	SCMP_SYS(fstatfs),

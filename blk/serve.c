@@ -65,14 +65,11 @@ static int converse(struct silt_backend *backend, int signal_fd, enum next *next
 	}
 }
 
-/* Serve one connected socket, which is ours to close. */
-static int serve_connection(struct blk_device *dev, int fd, int signal_fd, enum next *next)
+/* Serve the connection that dev->backend was made for. */
+static int serve_connection(struct blk_device *dev, int signal_fd, enum next *next)
 {
-	int ret = silt_backend_create(&dev->ops, dev, fd, &dev->backend);
+	int ret = converse(dev->backend, signal_fd, next);
 
-	if (ret < 0)
-		return ret;
-	ret = converse(dev->backend, signal_fd, next);
 	silt_backend_destroy(dev->backend);
 	dev->backend = NULL;
 	/* The next connection begins with a device in its initial state. */
@@ -96,7 +93,11 @@ static int serve_listener(struct blk_device *dev, int fd, int signal_fd)
 				continue;
 			return silt_err_sys(errno, "no connection can be accepted");
 		}
-		ret = serve_connection(dev, conn, signal_fd, &next);
+		/* What one connection cannot have, the next one cannot have either. */
+		ret = silt_backend_create(&dev->ops, dev, conn, &dev->backend);
+		if (ret < 0)
+			return ret;
+		ret = serve_connection(dev, signal_fd, &next);
 		if (ret < 0)
 			blk_notice("connection closed: %s", silt_errmsg());
 		else if (next == NEXT_END)
@@ -139,10 +140,12 @@ static int open_socket(struct blk_socket *sock, const struct blk_options *opt)
 static int serve_socket(struct blk_device *dev, struct blk_socket *sock, int signal_fd)
 {
 	enum next next;
+	int ret;
 
 	if (sock->listening)
 		return serve_listener(dev, sock->fd, signal_fd);
-	return serve_connection(dev, blk_socket_take(sock), signal_fd, &next);
+	ret = silt_backend_create(&dev->ops, dev, blk_socket_take(sock), &dev->backend);
+	return ret < 0 ? ret : serve_connection(dev, signal_fd, &next);
 }
 
 static int serve_sandboxed(struct blk_device *dev, struct blk_socket *sock, int signal_fd)

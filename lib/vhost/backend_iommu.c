@@ -195,7 +195,7 @@ bool silt_iommu_needs_park(const struct silt_backend *b, unsigned int q)
 
 bool silt_iommu_in_use(const struct silt_backend *b, unsigned int q)
 {
-	return b->iommu.gone &&
+	return b->iommu.gone && !SILT_FAULT(iommu_use_unawaited) &&
 	       silt_virtq_uses(b->rings[q].vq, b->iommu.gone_iova, b->iommu.gone_size);
 }
 
@@ -243,7 +243,7 @@ int silt_iotlb_msg(struct silt_backend *b, struct silt_vhost_msg *msg)
 	ret = apply(b, m);
 	if (ret < 0)
 		return ret;
-	b->iommu.gone = ret && !SILT_FAULT(iommu_use_unawaited);
+	b->iommu.gone = ret;
 	b->iommu.gone_iova = m->iova;
 	b->iommu.gone_size = m->size;
 	ret = silt_miss_commit(b);
