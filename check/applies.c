@@ -50,10 +50,21 @@ static const char *restart_lacks(const struct check_applies *a)
 	return NULL;
 }
 
+static const char *iommu_lacks(const struct check_applies *a)
+{
+	if (!(a->features & SILT_VHOST_F_ACCESS_PLATFORM))
+		return "the backend does not offer VIRTIO_F_ACCESS_PLATFORM";
+	if (!(a->offered_protocol & SILT_VHOST_PROTOCOL_F_BACKEND_REQ))
+		return "the backend does not offer BACKEND_REQ: it cannot ask for translations";
+	return NULL;
+}
+
 static const char *family_lacks(const struct check_applies *a, const struct check_scenario *s)
 {
 	if (s->value[AXIS_STEPS] == STEPS_RECONNECT && a->one_connection)
 		return "there is one connection only, which cannot be made again";
+	if (s->family == FAMILY_IOMMU)
+		return iommu_lacks(a);
 	return s->family == FAMILY_RESTART ? restart_lacks(a) : NULL;
 }
 

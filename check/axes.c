@@ -14,6 +14,7 @@ struct axis_table {
 
 /* clang-format off */
 static const struct axis_table table[AXES] = {
+	[AXIS_IOMMU] = {"iommu", 4, {"off", "static", "misses", "moved"}, ""},
 	[AXIS_STEPS] = {"steps", 6,
 		{"grow", "shrink", "on", "second", "stop-raced", "reconnect"}, ""},
 	[AXIS_COLLECT] = {"collect", 2, {"exchange", "fresh"}, ""},
@@ -120,6 +121,23 @@ static const struct family_table families[FAMILIES] = {
 				       [AXIS_QUEUES] = BIT(QUEUES_1) | BIT(QUEUES_2),
 				       [AXIS_INDEX] = ALL(2),
 				       [AXIS_KILLS] = ALL(2)}},
+	[FAMILY_IOMMU] = {.name = "iommu",
+			  .mode = "snapshot",
+			  .known_by = BIT(AXIS_IOMMU) | BIT(AXIS_REQUEST) | BIT(AXIS_POSITION),
+			  .values = {[AXIS_IOMMU] = BIT(IOMMU_STATIC) | BIT(IOMMU_MISSES) |
+						    BIT(IOMMU_MOVED),
+				     [AXIS_POSITION] = BIT(POSITION_STRADDLE) | BIT(POSITION_LAST) |
+						       BIT(POSITION_REGIONS) | BIT(POSITION_HIGH),
+				     [AXIS_SHAPE] = BIT(SHAPE_THREE) | BIT(SHAPE_MANY) |
+						    BIT(SHAPE_INDIRECT),
+				     [AXIS_STATUS] = ALL(2),
+				     [AXIS_RING] = ALL(4),
+				     [AXIS_EVENT_IDX] = ALL(2),
+				     [AXIS_LOGGING] = BIT(LOGGING_ON) | BIT(LOGGING_LATE),
+				     [AXIS_REPLACE] = ALL(3),
+				     [AXIS_SLOTS] = BIT(SLOTS_STATIC) | BIT(SLOTS_ADDED),
+				     [AXIS_QUEUES] = BIT(QUEUES_1) | BIT(QUEUES_2),
+				     [AXIS_INDEX] = ALL(2)}},
 	/* With an event index, nothing but completions marks the page of the used index. */
 	[FAMILY_AIMED] = {.name = "shadow/aimed",
 			  .mode = "shadow",
@@ -268,9 +286,15 @@ static bool steps_valid(const uint8_t *v)
 	return v[AXIS_STEPS] != STEPS_RECONNECT || v[AXIS_REPLACE] == REPLACE_NONE;
 }
 
+/* Rings are moved where logs are replaced. */
+static bool iommu_valid(const uint8_t *v)
+{
+	return v[AXIS_IOMMU] != IOMMU_MOVED || v[AXIS_REPLACE] != REPLACE_NONE;
+}
+
 bool check_scenario_valid(const struct check_scenario *s)
 {
-	return steps_valid(s->value) && descs_valid(s->value) && s->device->valid(s) &&
-	       slots_valid(s->value) && ring_valid(s->value) &&
+	return iommu_valid(s->value) && steps_valid(s->value) && descs_valid(s->value) &&
+	       s->device->valid(s) && slots_valid(s->value) && ring_valid(s->value) &&
 	       check_scenario_descs(s) <= check_scenario_qsize(s);
 }

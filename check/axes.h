@@ -22,6 +22,7 @@ enum check_family {
 	FAMILY_MIGRATION, /* the order of messages in a migration */
 	FAMILY_SHADOW,	  /* requests and the harvest at the same time */
 	FAMILY_RESTART,	  /* the backend is killed, and goes on */
+	FAMILY_IOMMU,	  /* the device's addresses are translated */
 	FAMILY_AIMED,	  /* the harvest comes just when the used index is stored */
 	FAMILIES,
 };
@@ -31,6 +32,7 @@ enum check_family {
  * that a family is known by.
  */
 enum check_axis_id {
+	AXIS_IOMMU,
 	AXIS_STEPS,
 	AXIS_COLLECT,
 	AXIS_SIZE,
@@ -56,6 +58,14 @@ enum check_axis_id {
 	AXIS_KILLS,
 	AXIS_BUFFERS,
 	AXES,
+};
+
+enum {
+	IOMMU_OFF,
+	IOMMU_STATIC, /* all of memory is mapped at first, and lies at two guest addresses */
+	IOMMU_MISSES, /* pages lie anywhere; each is mapped when the backend asks, up to what ends
+			 there */
+	IOMMU_MOVED,  /* the same; and mappings that were used are taken away, and rings move */
 };
 
 enum {

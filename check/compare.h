@@ -33,6 +33,7 @@ struct check_compare_ring {
 /* A page that has to be in the log, and the most important thing on it that changed. */
 struct check_hit {
 	uint64_t page;
+	uint64_t where; /* the guest-physical page that it was behind an IOMMU, or 0 */
 	enum check_place_kind kind;
 	unsigned int queue;
 	const struct check_request *request;

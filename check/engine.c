@@ -153,7 +153,7 @@ static int describe_misses(struct engine *e, struct check_outcome *o)
 			continue;
 		}
 		e->pages[o->npages++] = (struct check_page){
-			.gpa = h->page * GUEST_PAGE,
+			.gpa = (h->where ? h->where : h->page) * GUEST_PAGE,
 			.class = check_place_class(h->kind),
 			.what = check_blame_what(e->env.device, h, text->what, sizeof(text->what)),
 			.request = check_blame_request(h, text->request, sizeof(text->request)),

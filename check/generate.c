@@ -12,9 +12,9 @@
 #define CANDIDATES 12
 
 /* The axes that check_scenario_valid() looks at; the others go with everything. */
-static const uint8_t bound_axes[] = {AXIS_QSIZE,    AXIS_EVENT_IDX, AXIS_RING,	AXIS_SLOTS,
-				     AXIS_REPLACE,  AXIS_STATUS,    AXIS_DESCS, AXIS_SHAPE,
-				     AXIS_POSITION, AXIS_REQUEST,   AXIS_STEPS, AXIS_BUFFERS};
+static const uint8_t bound_axes[] = {
+	AXIS_QSIZE, AXIS_EVENT_IDX, AXIS_RING,	  AXIS_SLOTS, AXIS_REPLACE, AXIS_STATUS, AXIS_DESCS,
+	AXIS_SHAPE, AXIS_POSITION,  AXIS_REQUEST, AXIS_STEPS, AXIS_BUFFERS, AXIS_IOMMU};
 
 #define NBOUND (sizeof(bound_axes) / sizeof(bound_axes[0]))
 
@@ -101,6 +101,17 @@ static const struct check_choice restarts[][CHECK_CHOICES] = {
 	 CHECK_CHOICES_END},
 };
 
+static const struct check_choice iommus[][CHECK_CHOICES] = {
+	{{AXIS_IOMMU, IOMMU_STATIC}, CHECK_CHOICES_END},
+	{{AXIS_IOMMU, IOMMU_MISSES}, {AXIS_SHAPE, SHAPE_INDIRECT}, CHECK_CHOICES_END},
+	{{AXIS_IOMMU, IOMMU_MISSES}, {AXIS_QUEUES, QUEUES_2}, CHECK_CHOICES_END},
+	{{AXIS_IOMMU, IOMMU_MOVED}, {AXIS_REPLACE, REPLACE_BETWEEN}, CHECK_CHOICES_END},
+	{{AXIS_IOMMU, IOMMU_MOVED},
+	 {AXIS_REPLACE, REPLACE_DURING},
+	 {AXIS_RING, RING_STRADDLE},
+	 CHECK_CHOICES_END},
+};
+
 static const struct check_choice aimed[][CHECK_CHOICES] = {
 	{{AXIS_RING, RING_INDEX}, CHECK_CHOICES_END},
 	{{AXIS_RING, RING_EVENT}, CHECK_CHOICES_END},
@@ -111,6 +122,7 @@ static const struct check_worth worth[FAMILIES] = {
 	[FAMILY_MIGRATION] = {migrations, sizeof(migrations) / sizeof(migrations[0])},
 	[FAMILY_SHADOW] = {shadows, sizeof(shadows) / sizeof(shadows[0])},
 	[FAMILY_RESTART] = {restarts, sizeof(restarts) / sizeof(restarts[0])},
+	[FAMILY_IOMMU] = {iommus, sizeof(iommus) / sizeof(iommus[0])},
 	[FAMILY_AIMED] = {aimed, sizeof(aimed) / sizeof(aimed[0])},
 };
 

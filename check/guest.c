@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -35,10 +36,11 @@ static int create_region(struct check_guest_region *r)
 	if (r->fd < 0 || ftruncate(r->fd, r->file_offset + r->size) ||
 	    fcntl(r->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		return silt_err_sys(errno, "cannot make guest memory of %lu bytes", r->size);
-	r->mem = mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, r->file_offset);
+	r->flat = mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, r->file_offset);
+	r->mem = r->flat;
 	r->before = map_private(r->size);
 	r->after = map_private(r->size);
-	if (r->mem == MAP_FAILED || r->before == MAP_FAILED || r->after == MAP_FAILED)
+	if (r->flat == MAP_FAILED || r->before == MAP_FAILED || r->after == MAP_FAILED)
 		return silt_err_sys(errno, "cannot map guest memory of %lu bytes", r->size);
 	return 0;
 }
@@ -54,12 +56,15 @@ void check_guest_destroy(struct check_guest *g)
 	struct check_guest_region *r;
 
 	for (r = g->region; r < g->region + GUEST_SIDES; r++) {
-		unmap(r->mem, r->size);
+		unmap(r->flat, r->size);
+		unmap(r->scattered, r->size);
+		free(r->order);
 		unmap(r->before, r->size);
 		unmap(r->after, r->size);
 		if (r->fd >= 0)
 			close(r->fd);
-		r->mem = r->before = r->after = MAP_FAILED;
+		r->flat = r->scattered = r->before = r->after = MAP_FAILED;
+		r->order = NULL;
 		r->fd = -1;
 	}
 }
@@ -72,7 +77,8 @@ int check_guest_create(struct check_guest *g)
 	for (i = 0; i < GUEST_SIDES; i++) {
 		g->region[i] = places[i];
 		g->region[i].fd = -1;
-		g->region[i].mem = g->region[i].before = g->region[i].after = MAP_FAILED;
+		g->region[i].flat = g->region[i].scattered = MAP_FAILED;
+		g->region[i].before = g->region[i].after = MAP_FAILED;
 	}
 	for (i = 0; i < GUEST_SIDES && !ret; i++)
 		ret = create_region(&g->region[i]);
@@ -84,11 +90,146 @@ void check_guest_reset(struct check_guest *g, struct check_random *random)
 	struct check_guest_region *r;
 
 	for (r = g->region; r < g->region + GUEST_SIDES; r++) {
+		r->mem = r->flat;
 		check_random_fill(random, r->mem, r->size);
 		r->next = 0;
 		r->end = r->size;
 	}
 }
+
+/* ---- Scattered memory ------------------------------------------------------------------------ */
+
+static uint64_t pages(const struct check_guest_region *r)
+{
+	return r->size / GUEST_PAGE;
+}
+
+/*
+ * All pages behind those of rings and as many again, where rings can be moved to, change places;
+ * the region's last one stays the last.
+ */
+static void shuffle(struct check_guest_region *r)
+{
+	const uint32_t first = 2 * GUEST_RING_PAGES;
+	struct check_random random = check_random_named(r->gpa, "pages");
+	uint32_t i, j, swap;
+
+	for (i = 0; i < pages(r); i++)
+		r->order[i] = i;
+	for (i = pages(r) - 2; i > first; i--) {
+		j = first + check_random_below(&random, i - first + 1);
+		swap = r->order[i];
+		r->order[i] = r->order[j];
+		r->order[j] = swap;
+	}
+}
+
+/* Map @n pages from @page of the scattered memory on, which are neighbours. */
+static int map_scattered(struct check_guest_region *r, uint64_t page, uint64_t n)
+{
+	void *at = r->scattered + page * GUEST_PAGE;
+
+	if (mmap(at, n * GUEST_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, r->fd,
+		 r->file_offset + r->order[page] * GUEST_PAGE) == at)
+		return 0;
+	return silt_err_sys(errno, "cannot map guest memory at page %lu", page);
+}
+
+static int map_rings(struct check_guest_region *r)
+{
+	int ret = map_scattered(r, 0, GUEST_RING_PAGES);
+
+	return ret < 0 ? ret : map_scattered(r, GUEST_RING_PAGES, GUEST_RING_PAGES);
+}
+
+static int create_scattered(struct check_guest_region *r)
+{
+	uint64_t page;
+	int ret;
+
+	r->order = calloc(pages(r), sizeof(*r->order));
+	r->scattered = map_private(r->size);
+	if (!r->order || r->scattered == MAP_FAILED)
+		return silt_err_sys(ENOMEM, "cannot scatter guest memory of %lu bytes", r->size);
+	shuffle(r);
+	ret = map_rings(r);
+	for (page = 2 * GUEST_RING_PAGES; page < pages(r) && !ret; page++)
+		ret = map_scattered(r, page, 1);
+	return ret;
+}
+
+/* Rings that were moved are where they were at first. */
+static int restore_rings(struct check_guest_region *r)
+{
+	uint32_t i;
+
+	if (!r->order[0])
+		return 0;
+	for (i = 0; i < 2 * GUEST_RING_PAGES; i++)
+		r->order[i] = i;
+	return map_rings(r);
+}
+
+int check_guest_scatter(struct check_guest *g)
+{
+	struct check_guest_region *r;
+	int ret = 0;
+
+	for (r = g->region; r < g->region + GUEST_SIDES && !ret; r++) {
+		ret = r->order ? restore_rings(r) : create_scattered(r);
+		r->mem = r->scattered;
+	}
+	return ret;
+}
+
+bool check_guest_close_rings(struct check_guest *g)
+{
+	struct check_guest_region *r;
+	bool fit = true;
+
+	for (r = g->region; r < g->region + GUEST_SIDES; r++) {
+		fit = fit && r->next <= GUEST_RING_PAGES * GUEST_PAGE;
+		r->next = 2 * GUEST_RING_PAGES * GUEST_PAGE;
+	}
+	return fit;
+}
+
+static void swap_blocks(uint8_t *a, uint8_t *b)
+{
+	uint8_t page[GUEST_PAGE];
+	unsigned int i;
+
+	for (i = 0; i < GUEST_RING_PAGES; i++, a += GUEST_PAGE, b += GUEST_PAGE) {
+		memcpy(page, a, GUEST_PAGE);
+		memcpy(a, b, GUEST_PAGE);
+		memcpy(b, page, GUEST_PAGE);
+	}
+}
+
+int check_guest_move_rings(struct check_guest *g)
+{
+	struct check_guest_region *r;
+	uint32_t i, swap;
+	int ret = 0;
+
+	for (r = g->region; r < g->region + GUEST_SIDES && !ret; r++) {
+		swap_blocks(r->flat, r->flat + GUEST_RING_PAGES * GUEST_PAGE);
+		for (i = 0; i < GUEST_RING_PAGES; i++) {
+			swap = r->order[i];
+			r->order[i] = r->order[GUEST_RING_PAGES + i];
+			r->order[GUEST_RING_PAGES + i] = swap;
+		}
+		ret = map_rings(r);
+	}
+	return ret;
+}
+
+uint64_t check_guest_page(const struct check_guest_region *r, uint64_t page)
+{
+	return r->mem == r->flat ? page : r->order[page];
+}
+
+/* ---- Allocation ------------------------------------------------------------------------------ */
 
 uint64_t check_guest_alloc(struct check_guest *g, enum check_guest_side side, uint64_t in_page,
 			   uint64_t len)

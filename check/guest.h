@@ -7,7 +7,8 @@
 
 #include "check/random.h"
 
-#define GUEST_PAGE UINT64_C(4096)
+#define GUEST_PAGE	UINT64_C(4096)
+#define GUEST_MAX_PAGES 2048 /* of a region */
 
 enum check_guest_side {
 	GUEST_LOW,
@@ -20,11 +21,14 @@ struct check_guest_region {
 	uint64_t size;
 	uint64_t file_offset;
 	int fd;
-	uint8_t *mem;	 /* what the backend sees */
-	uint8_t *before; /* a copy from when the present span began */
-	uint8_t *after;	 /* a copy from when it ended */
-	uint64_t next;	 /* the first page that is not taken yet, an offset */
-	uint64_t end;	 /* one past the last */
+	uint8_t *mem;	    /* as the driver sees it: flat or scattered */
+	uint8_t *flat;	    /* in the order of guest-physical addresses */
+	uint8_t *scattered; /* in the order of I/O virtual addresses, or MAP_FAILED */
+	uint32_t *order;    /* the guest-physical page that each page of scattered is */
+	uint8_t *before;    /* a copy from when the present span began */
+	uint8_t *after;	    /* a copy from when it ended */
+	uint64_t next;	    /* the first page that is not taken yet, an offset */
+	uint64_t end;	    /* one past the last */
 };
 
 /* The memory of a guest that is not there: one region low, one above 4 GiB. */
@@ -38,6 +42,30 @@ void check_guest_destroy(struct check_guest *g);
 
 /* Fill all memory with random bytes and take back all allocations. */
 void check_guest_reset(struct check_guest *g, struct check_random *random);
+
+/*
+ * Behind an IOMMU a driver sees memory in another order than the device's pages have: pages that
+ * are neighbours for it lie anywhere. What rings need stays together.
+ */
+
+/* The pages at the beginning of each region in which rings have to lie. */
+#define GUEST_RING_PAGES 64
+
+/* Scatter memory from here on, until it is reset; before anything is allocated. Return: 0 or
+ * -errno.
+ */
+int check_guest_scatter(struct check_guest *g);
+
+/* Nothing more is allocated in the pages of rings. Return: false if rings lie elsewhere. */
+bool check_guest_close_rings(struct check_guest *g);
+
+/* Move the pages of rings, with what is in them, to other guest-physical pages. Return: 0 or
+ * -errno.
+ */
+int check_guest_move_rings(struct check_guest *g);
+
+/* Where the page that the driver sees at @page of a region lies, counted from its beginning too. */
+uint64_t check_guest_page(const struct check_guest_region *r, uint64_t page);
 
 /*
  * Take whole pages that nothing else lies in, and return an address at @in_page bytes into the

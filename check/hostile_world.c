@@ -81,7 +81,7 @@ static int create_region(struct check_guest_region *r, uint64_t *file_size)
 	r->fd = make_file("silt-check-memory", HOSTILE_MARGIN, r->size, *file_size);
 	if (r->fd < 0)
 		return r->fd;
-	r->mem = map(r->size, MAP_SHARED, r->fd, r->file_offset);
+	r->flat = r->mem = map(r->size, MAP_SHARED, r->fd, r->file_offset);
 	r->before = map(r->size, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (r->mem == MAP_FAILED || r->before == MAP_FAILED)
 		return silt_err_sys(errno, "cannot map guest memory of %lu bytes", r->size);
@@ -106,6 +106,7 @@ int check_hostile_world_create(struct check_hostile_world *w)
 		w->guest.region[i].fd = -1;
 		w->guest.region[i].mem = w->guest.region[i].before = w->guest.region[i].after =
 			MAP_FAILED;
+		w->guest.region[i].flat = w->guest.region[i].scattered = MAP_FAILED;
 	}
 	for (i = 0; i < GUEST_SIDES && !ret; i++)
 		ret = create_region(&w->guest.region[i], &w->size[i]);

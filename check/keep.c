@@ -57,28 +57,30 @@ static int write_log(const char *dir, const struct check_trial *run)
 
 	if (fd < 0)
 		return fd;
-	n = write(fd, run->marked, len);
+	n = write(fd, run->raw, len);
 	if (close(fd) || n != (ssize_t)len)
 		return silt_err_sys(EIO, "cannot write %slog", dir);
 	return 0;
 }
 
 /* Pages of @mem that differ from @other; the rest of the file is a hole. */
-static int write_memory(const char *dir, const struct check_guest_region *r, const char *when,
-			const uint8_t *mem, const uint8_t *other)
+static int write_memory(const char *dir, const struct check_guest_region *r, uint64_t gpa,
+			const char *when, const uint8_t *mem, const uint8_t *other)
 {
 	char name[64];
 	bool ok = true;
-	uint64_t at;
+	uint64_t at, where;
 	int fd;
 
-	snprintf(name, sizeof(name), "memory-0x%lx-%s", r->gpa, when);
+	snprintf(name, sizeof(name), "memory-0x%lx-%s", gpa, when);
 	fd = open_file(dir, name);
 	if (fd < 0)
 		return fd;
-	for (at = 0; at < r->size && ok; at += GUEST_PAGE)
+	for (at = 0; at < r->size && ok; at += GUEST_PAGE) {
+		where = check_guest_page(r, at / GUEST_PAGE) * GUEST_PAGE;
 		if (memcmp(mem + at, other + at, GUEST_PAGE) != 0)
-			ok = pwrite(fd, mem + at, GUEST_PAGE, at) == GUEST_PAGE;
+			ok = pwrite(fd, mem + at, GUEST_PAGE, where) == GUEST_PAGE;
+	}
 	ok = ok && !ftruncate(fd, r->size);
 	if (close(fd) || !ok)
 		return silt_err_sys(EIO, "cannot write %s%s", dir, name);
@@ -86,11 +88,22 @@ static int write_memory(const char *dir, const struct check_guest_region *r, con
 }
 
 /* The comparison is over, so the copies have changed places. */
-static int write_region(const char *dir, const struct check_guest_region *r)
+static int write_region(const char *dir, const struct check_guest_region *r, uint64_t gpa)
 {
-	int ret = write_memory(dir, r, "before", r->after, r->before);
+	int ret = write_memory(dir, r, gpa, "before", r->after, r->before);
 
-	return ret < 0 ? ret : write_memory(dir, r, "after", r->before, r->after);
+	return ret < 0 ? ret : write_memory(dir, r, gpa, "after", r->before, r->after);
+}
+
+static int write_regions(const char *dir, const struct check_trial *run)
+{
+	const struct check_guest_region *low = &run->env->guest->region[GUEST_LOW];
+	const struct check_guest_region *high = &run->env->guest->region[GUEST_HIGH];
+	int ret = write_region(dir, low, low->gpa);
+
+	if (ret == 0 && check_iommu_on(&run->session.iommu))
+		ret = write_region(dir, low, SESSION_ALIAS);
+	return ret < 0 ? ret : write_region(dir, high, high->gpa);
 }
 
 static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *where)
@@ -114,7 +127,6 @@ static void remove_earlier(const char *scenario)
 
 int check_keep_span(struct check_trial *run)
 {
-	const struct check_guest *g = run->env->guest;
 	char dir[PATH_LEN];
 	int ret;
 
@@ -126,7 +138,5 @@ int check_keep_span(struct check_trial *run)
 	ret = make_dirs(dir);
 	if (ret == 0)
 		ret = write_log(dir, run);
-	if (ret == 0)
-		ret = write_region(dir, &g->region[GUEST_LOW]);
-	return ret < 0 ? ret : write_region(dir, &g->region[GUEST_HIGH]);
+	return ret < 0 ? ret : write_regions(dir, run);
 }

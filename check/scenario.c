@@ -29,7 +29,8 @@ int check_trial_create(struct check_trial *run, const struct check_scenario_env 
 	if (ret < 0)
 		return ret;
 	run->marked = calloc(silt_bitmap_words(run->compare->npages) + 1, sizeof(uint64_t));
-	return run->marked ? 0 : silt_err_sys(ENOMEM, "cannot prepare the scenarios");
+	run->raw = calloc(silt_bitmap_words(run->compare->npages) + 1, sizeof(uint64_t));
+	return run->marked && run->raw ? 0 : silt_err_sys(ENOMEM, "cannot prepare the scenarios");
 }
 
 void check_trial_destroy(struct check_trial *run)
@@ -39,6 +40,7 @@ void check_trial_destroy(struct check_trial *run)
 	free(run->compare);
 	free(run->requests);
 	free(run->marked);
+	free(run->raw);
 	check_places_free(&run->places);
 }
 
@@ -57,7 +59,12 @@ struct check_session_log *check_trial_log(struct check_trial *run)
 int check_trial_harvest(struct check_trial *run, struct check_session_log *log)
 {
 	silt_bitmap_clear_range(run->marked, 0, run->compare->npages);
-	return silt_log_harvest(log->map, run->marked) < 0 ? check_trial_internal(run) : 0;
+	if (silt_log_harvest(log->map, run->marked) < 0)
+		return check_trial_internal(run);
+	silt_bitmap_clear_range(run->raw, 0, run->compare->npages);
+	silt_bitmap_merge(run->raw, run->marked, run->compare->npages);
+	check_iommu_harvested(&run->session, run->marked);
+	return 0;
 }
 
 int check_trial_next_log(struct check_trial *run, uint64_t pages)
@@ -101,6 +108,16 @@ int check_trial_logging_on(struct check_trial *run)
 	return check_trial_logging_on_pages(run, run->compare->npages);
 }
 
+/* Where pages lie now may not be where they will lie. */
+static void note_where(const struct check_trial *run, struct check_hits *hits)
+{
+	unsigned int i;
+
+	for (i = 0; i < hits->n; i++)
+		if (!hits->v[i].where)
+			hits->v[i].where = check_iommu_page(&run->session, hits->v[i].page);
+}
+
 int check_trial_end_span(struct check_trial *run,
 			 int (*compare)(struct check_compare *, const uint64_t *))
 {
@@ -108,6 +125,8 @@ int check_trial_end_span(struct check_trial *run,
 
 	if (compare(run->compare, run->marked) < 0)
 		return check_trial_internal(run);
+	note_where(run, &run->compare->misses);
+	note_where(run, &run->compare->pending);
 	if (run->compare->misses.n == misses && !run->compare->pending.n)
 		return 0;
 	return check_keep_span(run) < 0 ? check_trial_internal(run) : 0;
@@ -116,12 +135,16 @@ int check_trial_end_span(struct check_trial *run,
 int check_trial_replace_log(struct check_trial *run, uint64_t pages)
 {
 	struct check_session_log old = *check_trial_log(run);
-	int ret = check_trial_next_log(run, pages);
+	int ret = check_iommu_take_away(&run->session);
 
+	if (ret == 0)
+		ret = check_trial_next_log(run, pages);
 	if (ret == 0)
 		ret = check_trial_harvest(run, &old);
 	if (ret == 0)
 		ret = check_trial_end_span(run, check_compare_span);
+	if (ret == 0)
+		ret = check_iommu_move(&run->session);
 	if (ret == 0)
 		check_session_poison_rings(&run->session);
 	return ret;
@@ -137,6 +160,7 @@ int check_trial_stopped(struct check_trial *run)
 	if (ret == 0)
 		ret = check_session_barrier(&run->session);
 	silt_bitmap_clear_range(run->marked, 0, run->compare->npages);
+	silt_bitmap_clear_range(run->raw, 0, run->compare->npages);
 	if (ret == 0)
 		ret = check_trial_end_span(run, check_compare_late);
 	run->watching = false;
@@ -287,6 +311,8 @@ static uint64_t wanted_features(const struct check_trial *run)
 		features |= BIT(VIRTIO_RING_F_EVENT_IDX);
 	if (check_trial_value(run, AXIS_SHAPE) == SHAPE_INDIRECT)
 		features |= BIT(VIRTIO_RING_F_INDIRECT_DESC);
+	if (check_trial_value(run, AXIS_IOMMU) != IOMMU_OFF)
+		features |= BIT(VIRTIO_F_ACCESS_PLATFORM);
 	return features & run->session.offered;
 }
 
@@ -326,7 +352,7 @@ static int run_connected(struct check_trial *run, const struct check_random *ran
 	static int (*const families[FAMILIES])(struct check_trial *) = {
 		[FAMILY_SNAPSHOT] = check_snapshot_run, [FAMILY_MIGRATION] = check_migration_run,
 		[FAMILY_SHADOW] = check_shadow_run,	[FAMILY_RESTART] = check_restart_run,
-		[FAMILY_AIMED] = check_aimed_run,
+		[FAMILY_AIMED] = check_aimed_run,	[FAMILY_IOMMU] = check_snapshot_run,
 	};
 	int ret;
 
@@ -359,7 +385,7 @@ static void verify_answers(struct check_trial *run)
 			&run->session,
 			"the backend changed guest memory that it may not write, in page "
 			"0x%lx (%s)",
-			stray->page * GUEST_PAGE,
+			check_iommu_page(&run->session, stray->page) * GUEST_PAGE,
 			stray->request ? stray->request->text : "of no request");
 }
 
@@ -382,19 +408,23 @@ static void close_logs(struct check_trial *run)
 		check_session_log_destroy(&run->logs[--run->nlogs]);
 }
 
+/* A record of what is in flight costs time, and no monitor needs it where nobody dies. */
+static uint64_t more_protocol(const struct check_scenario *scenario)
+{
+	if (scenario->family == FAMILY_RESTART)
+		return SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD;
+	return scenario->family == FAMILY_IOMMU ? SILT_VHOST_PROTOCOL_F_BACKEND_REQ : 0;
+}
+
 static void reset(struct check_trial *run, const struct check_scenario *scenario,
 		  struct check_random *random)
 {
-	/* A record of what is in flight costs time, and no monitor needs it where nobody dies. */
-	bool dies = scenario->family == FAMILY_RESTART;
-
 	run->scenario = scenario;
-	run->session = (struct check_session){
-		.target = run->env->target,
-		.guest = run->env->guest,
-		.places = &run->places,
-		.trace = run->env->trace,
-		.more_protocol = dies ? SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD : 0};
+	run->session = (struct check_session){.target = run->env->target,
+					      .guest = run->env->guest,
+					      .places = &run->places,
+					      .trace = run->env->trace,
+					      .more_protocol = more_protocol(scenario)};
 	run->places.n = 0;
 	run->nrequests = run->nlogs = 0;
 	run->late = 0;

@@ -39,6 +39,7 @@ struct check_trial {
 	struct check_session_log logs[SCENARIO_MAX_LOGS]; /* the last one is in use */
 	unsigned int nlogs;
 	uint64_t *marked;  /* what was marked in the log in use, or in the last one that was */
+	uint64_t *raw;	   /* the same, as it was in the log */
 	uint64_t late;	   /* marks that came into a log after it had been exchanged */
 	unsigned int kept; /* spans whose log and memory were kept */
 	bool watching;	   /* logging is on and memory is compared */

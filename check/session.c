@@ -221,20 +221,25 @@ static struct silt_vhost_mem_region describe_region(const struct check_guest_reg
 	return (struct silt_vhost_mem_region){
 		.gpa = r->gpa,
 		.size = r->size,
-		.user_addr = (uintptr_t)r->mem,
+		.user_addr = (uintptr_t)r->flat,
 		.mmap_offset = r->file_offset,
 	};
 }
 
 static int set_memory(struct check_session *s, unsigned int nregions)
 {
-	struct silt_vhost_mem_region regions[GUEST_SIDES];
-	int fds[GUEST_SIDES], ret;
+	struct silt_vhost_mem_region regions[GUEST_SIDES + 1];
+	int fds[GUEST_SIDES + 1], ret;
 	unsigned int i;
 
 	for (i = 0; i < nregions; i++) {
 		regions[i] = describe_region(&s->guest->region[i]);
 		fds[i] = s->guest->region[i].fd;
+	}
+	if (check_iommu_on(&s->iommu)) {
+		regions[nregions] = regions[GUEST_LOW];
+		regions[nregions].gpa = SESSION_ALIAS;
+		fds[nregions++] = fds[GUEST_LOW];
 	}
 	ret = check_transport_call(s->transport, set_mem_table, regions, fds, nregions);
 	return ret < 0 ? check_session_failed(s, ret, "SET_MEM_TABLE") : 0;
@@ -252,6 +257,8 @@ int check_session_add_high(struct check_session *s)
 	} else {
 		ret = set_memory(s, GUEST_SIDES);
 	}
+	if (ret == 0)
+		ret = check_iommu_added(s, GUEST_HIGH);
 	return ret < 0 ? ret : settle(s);
 }
 
@@ -282,7 +289,13 @@ int check_session_set_up(struct check_session *s, bool with_high)
 {
 	int ret = check_session_set_features(s);
 
-	return ret < 0 ? ret : set_memory(s, with_high ? GUEST_SIDES : GUEST_HIGH);
+	if (ret == 0)
+		ret = set_memory(s, with_high ? GUEST_SIDES : GUEST_HIGH);
+	if (ret == 0)
+		ret = check_iommu_begin(s);
+	if (ret == 0)
+		ret = check_iommu_added(s, GUEST_LOW);
+	return ret == 0 && with_high ? check_iommu_added(s, GUEST_HIGH) : ret;
 }
 
 /* ---- Logging --------------------------------------------------------------------------------- */
@@ -323,16 +336,23 @@ int check_session_set_log(struct check_session *s, const struct check_session_lo
 	return ret < 0 ? check_session_failed(s, ret, "SET_LOG_BASE") : 0;
 }
 
+/* As monitors do it: behind an IOMMU, all of a ring's addresses are I/O virtual. */
+static uint64_t ring_address(const struct check_session *s, uint64_t gpa)
+{
+	return check_iommu_on(&s->iommu) ? check_iommu_iova(&s->iommu, gpa)
+					 : (uintptr_t)check_guest_mem(s->guest, gpa);
+}
+
 static int set_ring_address(struct check_session *s, unsigned int i)
 {
 	const struct check_session_queue *q = &s->queue[i];
 	const struct silt_vhost_vring_addr addr = {
 		.index = i,
 		.flags = s->log_ring ? SILT_VHOST_VRING_F_LOG : 0,
-		.desc_user_addr = (uintptr_t)check_guest_mem(s->guest, q->desc),
-		.avail_user_addr = (uintptr_t)check_guest_mem(s->guest, q->avail),
-		.used_user_addr = (uintptr_t)check_guest_mem(s->guest, q->used),
-		.log_guest_addr = q->log_gpa,
+		.desc_user_addr = ring_address(s, q->desc),
+		.avail_user_addr = ring_address(s, q->avail),
+		.used_user_addr = ring_address(s, q->used),
+		.log_guest_addr = check_iommu_iova(&s->iommu, q->log_gpa),
 	};
 	int ret = check_transport_call(s->transport, set_vring_addr, &addr);
 
@@ -362,6 +382,7 @@ void check_session_close(struct check_session *s, bool broken)
 	check_target_release(s->target, s->transport, broken);
 	for (q = 0; q < s->nqueues; q++)
 		close_queue(&s->queue[q]);
+	check_iommu_end(&s->iommu);
 }
 
 /* ---- Rings ----------------------------------------------------------------------------------- */
@@ -462,10 +483,13 @@ int check_session_make_rings(struct check_session *s, const struct check_scenari
 	int ret = 0;
 
 	s->nqueues = check_scenario_queues(sc);
+	ret = check_iommu_prepare(s, sc);
 	for (i = 0; i < s->nqueues && !ret; i++)
 		ret = make_ring(s, i, sc);
 	if (ret < 0)
 		return check_session_error(s, "%s", silt_errmsg());
+	if (check_iommu_on(&s->iommu) && !check_guest_close_rings(s->guest))
+		return check_session_error(s, "guest memory has no room for the rings");
 	check_session_poison_rings(s);
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include "check/axes.h"
 #include "check/device.h"
 #include "check/guest.h"
+#include "check/iommu.h"
 #include "check/places.h"
 #include "check/target.h"
 #include "check/transport.h"
@@ -26,6 +27,9 @@
 #define SESSION_QUEUES	  AXES_MAX_QUEUES
 #define SESSION_MAX_NUM	  512
 #define SESSION_ERROR_LEN 1600
+
+/* Behind an IOMMU, the low region lies here too: the same user addresses, and the same memory. */
+#define SESSION_ALIAS UINT64_C(0x80005000)
 
 /* A dirty log and the file it lies in. */
 struct check_session_log {
@@ -68,6 +72,7 @@ struct check_session {
 	uint64_t features;	/* to acknowledge, without VHOST_F_LOG_ALL */
 	unsigned int nqueues;
 	struct check_session_queue queue[SESSION_QUEUES];
+	struct check_iommu iommu;
 	bool log_all;	     /* the backend was told to log buffers */
 	bool log_ring;	     /* and used rings */
 	bool never_idle;     /* the device does not ask for kicks */

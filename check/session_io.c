@@ -197,7 +197,7 @@ static int hung_up(struct check_session *s)
 /* Wait for one call. */
 static int wait_call(struct check_session *s, int64_t deadline)
 {
-	struct pollfd wait[2 + 2 * SESSION_QUEUES];
+	struct pollfd wait[3 + 2 * SESSION_QUEUES];
 	int64_t left = deadline - check_process_now_ms();
 	unsigned int i, n = 0;
 	int ret;
@@ -208,6 +208,7 @@ static int wait_call(struct check_session *s, int64_t deadline)
 		wait[n++] = (struct pollfd){.fd = s->queue[i].call, .events = POLLIN};
 		wait[n++] = (struct pollfd){.fd = s->queue[i].err, .events = POLLIN};
 	}
+	wait[n++] = (struct pollfd){.fd = check_iommu_fd(&s->iommu), .events = POLLIN};
 	ret = poll(wait, n, left > 0 ? left : 0);
 	if (ret == 0)
 		return timed_out(s, false);
@@ -222,6 +223,8 @@ static int wait_call(struct check_session *s, int64_t deadline)
 	}
 	if (wait[0].revents || wait[1].revents)
 		return hung_up(s);
+	if (wait[n - 1].revents && check_iommu_serve(s) < 0)
+		return -EPROTO;
 	/* Calls for nothing may go on for ever. */
 	return left > 0 ? 0 : timed_out(s, true);
 }
@@ -267,11 +270,25 @@ static void expect_answers(struct check_session *s, const struct check_request *
 	q->due += r->answers;
 }
 
+/* Return: as silt_driver_add(). */
+static int add_buffer(struct check_session *s, struct check_request *r)
+{
+	void *table = r->table ? check_guest_mem(s->guest, r->table) : NULL;
+	uint64_t table_addr = r->table ? check_iommu_iova(&s->iommu, r->table) : 0;
+	struct silt_driver_seg seg[CHECK_MAX_SEGS];
+	unsigned int i;
+
+	for (i = 0; i < r->nsegs; i++) {
+		seg[i] = r->seg[i];
+		seg[i].gpa = check_iommu_iova(&s->iommu, seg[i].gpa);
+	}
+	return silt_driver_add(s->queue[r->queue].driver, seg, r->nsegs, table, table_addr, r);
+}
+
 static int add(struct check_session *s, struct check_request *r)
 {
 	struct check_session_queue *q = &s->queue[r->queue];
-	void *table = r->table ? check_guest_mem(s->guest, r->table) : NULL;
-	int ret = silt_driver_add(q->driver, r->seg, r->nsegs, table, r->table, r);
+	int ret = add_buffer(s, r);
 
 	if (ret < 0)
 		return ret;
@@ -374,6 +391,8 @@ void check_session_wait_idle(struct check_session *s)
 	int64_t deadline = check_process_now_ms() + IDLE_MS;
 
 	while (!s->never_idle && !check_session_wants_kicks(s)) {
+		if (check_iommu_serve(s) < 0)
+			return;
 		sched_yield();
 		s->never_idle = check_process_now_ms() >= deadline;
 	}

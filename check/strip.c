@@ -193,7 +193,8 @@ int check_strip_make(struct check_strip *strip, const struct check_trial *run,
 	strip->n = 0;
 	for (page = next_page(c, 0); page < c->npages && !ret; page = next_page(c, page + 1)) {
 		describe_page(run, page, what);
-		ret = add_page(strip, page * GUEST_PAGE, state_of(run, page, ignore), what);
+		ret = add_page(strip, check_iommu_page(&run->session, page) * GUEST_PAGE,
+			       state_of(run, page, ignore), what);
 	}
 	/* Where the words lie is certain only now. */
 	for (i = 0; i < strip->n; i++)

@@ -37,6 +37,10 @@ MISSES = {
     "gpa_as_offset": ("data", "read data"),
     "held_marks_dropped": ("data", "read data"),
     "indirect_unlogged": ("data", "read data"),
+    "iommu_first_gpa_only": ("data", "read data"),
+    "iommu_first_mapping_only": ("data", "read data"),
+    "iommu_iova_logged": ("data", "read data"),
+    "iommu_ring_iova_logged": ("completion", "used index"),
     "inflight_toggle": ("data", "read data"),
     "last_byte": ("data", "read data"),
     "log_all_ignored_after_toggle": ("data", "read data"),
@@ -68,6 +72,12 @@ MISSES = {
 PARTS = {
     "data_unlogged": "*",
     "early_mark": "shadow/*",
+    "iommu_first_gpa_only": "iommu/*",
+    "iommu_first_mapping_only": "iommu/*",
+    "iommu_iova_logged": "iommu/*",
+    "iommu_miss_unsent": "iommu/*",
+    "iommu_ring_iova_logged": "iommu/*",
+    "iommu_ring_kept": "iommu/moved/*",
     "inflight_toggle": "shadow/*",
     "log_all_ignored_after_toggle": "migration/*",
     "log_swap_lost": "migration/*",
@@ -86,6 +96,9 @@ ERRORS = {
     "die_before_publish,inflight_cleared_early": r"used entry \d+: the device does not hold",
     "die_on_request": r"died of signal \d+",
     "hang_on_flush": r"no completion within \d+ ms on queue \d+ for #\d+ flush",
+    "iommu_miss_unsent": r"no completion within \d+ ms on queue \d+",
+    "iommu_ring_kept": r"the backend (reported an error|changed guest memory that it may not)"
+                       r"|no completion within",
     "inflight_not_resubmitted": r"no completion within \d+ ms",
     "wrong_data": r"wrong answer to #\d+ read .*: byte \d+ of the data",
 }
@@ -105,12 +118,13 @@ RESTARTS = {
 # Seen by the tests of lib/log, lib/virtq and silt blk. A completion that is not marked, or a
 # request that is settled too early, shows only if the backend dies right then: together with a
 # death, above. The order in which requests are finished is the device's affair, and one that is
-# done again, and succeeds, marks all that it stores. silt blk leaves no mark pending where logs are
-# replaced.
+# done again, and succeeds, marks all that it stores. No driver takes a mapping away that is in use.
+# silt blk leaves no mark pending where logs are replaced.
 ELSEWHERE = {
     "chain_unbounded",
     "inflight_cleared_early",
     "inflight_order",
+    "iommu_use_unawaited",
     "log_replace_drops_pending",
     "pending_dropped_on_replace",
     "restart_ring_unmarked",

@@ -210,7 +210,7 @@ class Check(unittest.TestCase):
     def test_little_time_is_no_reason_to_check_nothing(self):
         """One request at a time, of 17 or 18 pages each: four in each quarter of the time."""
         self.check("--self-test", "--time=1ms",
-                   "--only=shadow/exchange/64k/depth-1/regions/many/ring-straddle", status=0)
+                   "--only=shadow/exchange/64k/depth-1/regions/*", status=0)
         self.assertGreater(self.scenarios("pass")[0]["changed"], 16 * 17)
 
     def test_what_needs_another_connection_or_more_queues_is_skipped(self):

@@ -31,7 +31,8 @@ static bool covered(const struct check_scenario_list *list, unsigned int family,
 /* What validity depends on; the other axes are left as they are usually. */
 static const uint8_t bound[] = {AXIS_REQUEST, AXIS_POSITION, AXIS_SHAPE, AXIS_STATUS,
 				AXIS_RING,    AXIS_QSIZE,    AXIS_SLOTS, AXIS_EVENT_IDX,
-				AXIS_REPLACE, AXIS_DESCS,    AXIS_STEPS, AXIS_BUFFERS};
+				AXIS_REPLACE, AXIS_DESCS,    AXIS_STEPS, AXIS_BUFFERS,
+				AXIS_IOMMU};
 
 static bool is_bound(unsigned int axis)
 {
