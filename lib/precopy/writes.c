@@ -39,7 +39,7 @@
 
 /* How much better late arming has to fit, and sweeps. */
 #define PRICE_LATE  1
-#define PRICE_SWEPT 2
+#define PRICE_SWEPT 1.5
 
 /* Rounds as equations: rows[i][k] * pages[k], summed up over k, is found[i]; divided by deviations.
  */
