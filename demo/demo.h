@@ -18,7 +18,8 @@
  *     disk.c      the guest's driver; disk_device.c: silt blk and the connection to it
  *     machine.c   all of these together; verify.c: is memory what the guest counted?
  *     tracking.c  the sync engine over it
- *     link.c      what the two processes say to each other besides the migration
+ *     link.c      what the two processes say to each other besides the migration; callers.c: who
+ *                 has connected, and said nothing yet
  *     source.c, destination.c
  *     report.c    what is kept of a migration; report_*.c: for terminals, as JSON and HTML
  */

@@ -8,6 +8,7 @@
 #include <silt/error.h>
 
 #include "base/err.h"
+#include "demo/callers.h"
 #include "demo/demo.h"
 #include "demo/hook.h"
 #include "demo/link.h"
@@ -15,7 +16,7 @@
 
 struct destination {
 	const struct demo_options *opt;
-	int listener;
+	struct callers callers;
 	int fd;
 	struct link_hello hello;
 	struct machine machine;
@@ -89,6 +90,7 @@ static int receive(struct destination *d)
 		.blocks = blocks,
 		.nblocks = RAM_BLOCKS,
 		.channel = {.size = sizeof(opt.channel), .fd = d->fd},
+		.timeout_ns = d->opt->timeout_ms * UINT64_C(1000000),
 		.monitor = {.size = sizeof(opt.monitor),
 			    .round = on_round,
 			    .load = load,
@@ -138,18 +140,17 @@ static int compare(const struct destination *d, int fd)
 }
 
 /* Return: as compare(), with the source that asks who has the guest; -EAGAIN it was another one. */
-static int tell_one(const struct destination *d, int timeout_ms)
+static int tell_one(struct destination *d, int timeout_ms)
 {
 	struct link_hello hello;
-	int fd = link_accept(d->listener, timeout_ms), ret;
+	int fd = callers_next(&d->callers, &hello, timeout_ms), ret;
 
 	if (fd < 0)
 		return fd;
-	ret = link_read_hello(fd, &hello, (int)d->opt->timeout_ms);
-	if (ret >= 0 && hello.purpose == LINK_ASK && hello.guest == d->hello.guest) {
+	if (hello.purpose == LINK_ASK && hello.guest == d->hello.guest) {
 		answer(fd, 0, d->started);
 		ret = compare(d, fd);
-	} else if (ret >= 0) {
+	} else {
 		answer(fd, silt_err(EBUSY, "another guest is here"), false);
 		ret = -EAGAIN;
 	}
@@ -158,7 +159,7 @@ static int tell_one(const struct destination *d, int timeout_ms)
 }
 
 /* The connection was lost: the source asks within the timeout where the guest is, or never. */
-static int tell_source(const struct destination *d)
+static int tell_source(struct destination *d)
 {
 	uint64_t end = pace_now_ns() + d->opt->timeout_ms * UINT64_C(1000000), now;
 	int ret = -EAGAIN;
@@ -223,19 +224,15 @@ static int make_machine(struct destination *d)
  */
 static int await_source(struct destination *d)
 {
-	int timeout = d->opt->fd < 0 ? -1 : (int)d->opt->timeout_ms, ret;
+	int timeout = d->opt->fd < 0 ? -1 : (int)d->opt->timeout_ms;
 
 	for (;;) {
-		d->fd = link_accept(d->listener, timeout);
+		d->fd = callers_next(&d->callers, &d->hello, timeout);
 		if (d->fd < 0)
 			return d->fd;
-		ret = link_read_hello(d->fd, &d->hello, (int)d->opt->timeout_ms);
-		if (ret >= 0 && d->hello.purpose == LINK_MIGRATE)
+		if (d->hello.purpose == LINK_MIGRATE)
 			return 0;
-		if (ret >= 0)
-			answer(d->fd, 0, false);
-		else
-			fprintf(stderr, "silt demo: %s\n", silt_errmsg());
+		answer(d->fd, 0, false);
 		close(d->fd);
 	}
 }
@@ -266,18 +263,18 @@ static void say_port(const struct destination *d, int port)
 
 int demo_destination(const struct demo_options *opt)
 {
-	struct destination d = {.opt = opt, .listener = opt->fd};
-	int ret;
+	int listener = opt->fd < 0 ? link_listen(opt->listen) : opt->fd, ret;
+	struct destination d = {
+		.opt = opt, .callers = {.listener = listener, .timeout_ms = (int)opt->timeout_ms}};
 
-	if (d.listener < 0)
-		d.listener = link_listen(opt->listen);
-	if (d.listener < 0)
-		return d.listener;
-	ret = link_port(d.listener);
+	if (listener < 0)
+		return listener;
+	ret = link_port(listener);
 	if (ret >= 0) {
 		say_port(&d, ret);
 		ret = serve(&d);
 	}
-	close(d.listener);
+	callers_close(&d.callers);
+	close(listener);
 	return ret;
 }

@@ -229,7 +229,9 @@ static int collect(struct disk *d)
 /* Sleep until the device calls, the next request is due, or the thread shall end. */
 static int await(struct disk *d, uint64_t due)
 {
-	struct pollfd fds[] = {{d->device.call_fd, POLLIN, 0}, {d->wake_fd, POLLIN, 0}};
+	struct pollfd fds[] = {{d->device.call_fd, POLLIN, 0},
+			       {d->wake_fd, POLLIN, 0},
+			       {d->device.pid_fd, POLLIN, 0}};
 	uint64_t now = pace_now_ns(), ns = due > now ? due - now : 0;
 	struct timespec timeout = {.tv_sec = (time_t)(ns / 1000000000),
 				   .tv_nsec = (long)(ns % 1000000000)};
@@ -240,10 +242,10 @@ static int await(struct disk *d, uint64_t due)
 		return -EIO;
 	if (ret)
 		return ret < 0 ? ret : 0;
-	if (ppoll(fds, 2, &timeout, NULL) < 0 && errno != EINTR)
+	if (ppoll(fds, 3, &timeout, NULL) < 0 && errno != EINTR)
 		return silt_err_sys(errno, "demo: poll");
 	eventfd_read(d->device.call_fd, &count);
-	return 0;
+	return disk_device_check(&d->device);
 }
 
 /* Return: 0 go on; 1 the thread shall end; -errno. */
@@ -351,12 +353,10 @@ void disk_pause(struct disk *d)
 
 int disk_stop(struct disk *d)
 {
-	const char *text;
-	int ret = disk_error(d, &text);
+	int ret = disk_check_device(d);
 
-	if (ret < 0)
-		return silt_err(-ret, "%s", text);
-	ret = disk_device_stop(&d->device);
+	if (ret >= 0)
+		ret = disk_device_stop(&d->device);
 	if (ret < 0)
 		return ret;
 	d->queue_runs = false;
@@ -366,8 +366,10 @@ int disk_stop(struct disk *d)
 
 int disk_log_on(struct disk *d, struct silt_sync *sync, int block)
 {
-	int ret;
+	int ret = disk_check_device(d);
 
+	if (ret < 0)
+		return ret;
 	pthread_mutex_lock(&d->lock);
 	d->sync = sync;
 	d->block = block;
@@ -397,6 +399,14 @@ int disk_error(const struct disk *d, const char **text)
 {
 	*text = d->message;
 	return __atomic_load_n(&d->error, __ATOMIC_ACQUIRE);
+}
+
+int disk_check_device(const struct disk *d)
+{
+	const char *text;
+	int ret = disk_error(d, &text);
+
+	return ret < 0 ? silt_err(-ret, "%s", text) : disk_device_check(&d->device);
 }
 
 /* What the destination goes on with. */

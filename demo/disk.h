@@ -69,6 +69,9 @@ uint64_t disk_reads(const struct disk *d);
 /** disk_error() - 0, or the -errno that ended the driver. @text: set to the message */
 int disk_error(const struct disk *d, const char **text);
 
+/** disk_check_device() - does it still work? Return: the driver's error, or -EPIPE it has ended */
+int disk_check_device(const struct disk *d);
+
 /**
  * disk_check() - does each buffer hold what its last successful request read?
  *

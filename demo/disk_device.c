@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/pidfd.h>
 #include <unistd.h>
 
 #include <linux/virtio_config.h>
@@ -58,7 +60,7 @@ int disk_device_open(struct disk_device *v, const struct ram *ram, const char *s
 {
 	int fd, ret;
 
-	*v = (struct disk_device){.ram = ram, .source = -1};
+	*v = (struct disk_device){.ram = ram, .source = -1, .pid_fd = -1};
 	v->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	v->call_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (v->kick_fd < 0 || v->call_fd < 0)
@@ -66,6 +68,7 @@ int disk_device_open(struct disk_device *v, const struct ram *ram, const char *s
 	fd = backend_start(silt, image, &v->pid);
 	if (fd < 0)
 		return fd;
+	v->pid_fd = pidfd_open(v->pid, 0);
 	ret = silt_frontend_create(fd, TIMEOUT_MS, &v->frontend);
 	if (ret >= 0)
 		ret = negotiate(v);
@@ -77,10 +80,19 @@ void disk_device_close(struct disk_device *v)
 	silt_frontend_destroy(v->frontend);
 	if (v->pid)
 		backend_wait(v->pid);
+	if (v->pid_fd >= 0)
+		close(v->pid_fd);
 	if (v->kick_fd > 0)
 		close(v->kick_fd);
 	if (v->call_fd > 0)
 		close(v->call_fd);
+}
+
+int disk_device_check(const struct disk_device *v)
+{
+	struct pollfd p = {v->pid_fd, POLLIN, 0};
+
+	return poll(&p, 1, 0) > 0 ? silt_err(EPIPE, "demo: the disk's silt blk has ended") : 0;
 }
 
 static int set_addresses(struct disk_device *v)

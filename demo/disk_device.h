@@ -15,7 +15,8 @@
 struct disk_device {
 	const struct ram *ram;
 	struct silt_frontend *frontend;
-	pid_t pid; /* 0: none */
+	pid_t pid;  /* 0: none */
+	int pid_fd; /* can be read once it has ended; -1: the kernel cannot tell */
 	int kick_fd, call_fd;
 	uint64_t features; /* acknowledged, but for logging */
 	bool logging;
@@ -26,6 +27,9 @@ struct disk_device {
 /* @image: stays the caller's. What there is after an error is left to disk_device_close(). */
 int disk_device_open(struct disk_device *v, const struct ram *ram, const char *silt, int image);
 void disk_device_close(struct disk_device *v);
+
+/* Return: 0, or -EPIPE with a message: silt blk has ended. */
+int disk_device_check(const struct disk_device *v);
 
 /* Go on from an available index. The driver has set up the ring. */
 int disk_device_start(struct disk_device *v, uint16_t index);

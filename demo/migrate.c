@@ -36,11 +36,21 @@ static void give_signals_back(const struct sigaction old[2])
 	sigaction(SIGTERM, &old[1], NULL);
 }
 
+/* A callback's error, of which there is a message. */
+static int failed(struct source *s, int ret)
+{
+	silt_failure_note(&s->failure, ret);
+	return ret;
+}
+
 static int64_t op_sync(void *opaque)
 {
 	struct source *s = opaque;
+	int64_t ret = disk_check_device(s->machine.disk);
 
-	return tracking_sync(&s->tracking);
+	if (ret >= 0)
+		ret = tracking_sync(&s->tracking);
+	return ret < 0 ? failed(s, (int)ret) : ret;
 }
 
 static unsigned int block_of(const struct source *s, int id)
@@ -97,7 +107,7 @@ static int track(void *opaque, bool on)
 
 	if (on)
 		demo_point("source-track", s->fd);
-	return ret;
+	return on ? failed(s, ret) : ret;
 }
 
 static int pause_guest(void *opaque)
@@ -108,7 +118,7 @@ static int pause_guest(void *opaque)
 	demo_point("source-pause", s->fd);
 	ret = machine_pause(&s->machine);
 	demo_point("source-paused", s->fd);
-	return ret;
+	return failed(s, ret);
 }
 
 static void resume_guest(void *opaque)
@@ -126,16 +136,16 @@ static int save(void *opaque, struct silt_precopy_state *state)
 	int ret = disk_stop(s->machine.disk);
 
 	if (ret < 0)
-		return ret;
+		return failed(s, ret);
 	buf = malloc(bytes);
 	if (!buf)
-		return silt_err(ENOMEM, "demo: no memory for the device state");
+		return failed(s, silt_err(ENOMEM, "demo: no memory for the device state"));
 	ret = machine_save(&s->machine, buf);
 	if (ret >= 0)
 		ret = silt_precopy_state_write(state, buf, bytes);
 	free(buf);
 	demo_point("source-saved", s->fd);
-	return ret;
+	return failed(s, ret);
 }
 
 static int throttle(void *opaque, unsigned int percent)
@@ -215,11 +225,14 @@ static int run(struct source *s)
 	struct sigaction old[2];
 	int ret;
 
+	s->failure = (struct silt_failure){0};
 	running = s->precopy;
 	take_signals(old);
 	ret = silt_precopy_run(s->precopy);
 	give_signals_back(old);
 	running = NULL;
+	if (ret < 0 && s->failure.ret == ret)
+		silt_failure_tell(&s->failure);
 	if (ret == SILT_PRECOPY_UNSURE)
 		ret = find_out(s);
 	s->report.result.size = sizeof(s->report.result);

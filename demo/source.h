@@ -6,6 +6,7 @@
 
 #include <silt/precopy.h>
 
+#include "base/err.h"
 #include "demo/link.h"
 #include "demo/machine.h"
 #include "demo/report.h"
@@ -23,6 +24,8 @@ struct source {
 	struct tracking tracking;
 	struct silt_precopy *precopy;
 	int resume_error; /* of a resume callback, which cannot fail */
+	struct silt_failure
+		failure; /* the first one of a callback, which the engine names by errno */
 };
 
 /*

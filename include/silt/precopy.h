@@ -379,8 +379,8 @@ struct silt_incoming_options {
 	struct silt_incoming_monitor monitor;
 	uint64_t max_state;  /* bytes of device state; 0: SILT_PRECOPY_MAX_STATE */
 	uint64_t timeout_ns; /* the source sends nothing for so long; 0: no limit. Rounds come
-			      * though nothing is dirty, but a source may be long in its syncs, its
-			      * callbacks and its bandwidth cap */
+			      * though nothing is dirty, but a source may be long in its syncs and
+			      * its callbacks, and with a cap of less than 10 pages a second */
 };
 
 struct silt_incoming_stats {

@@ -8,8 +8,10 @@
                                      broken off at so many random bytes, and around the switchover
     demo.py SILT points              ... at points of the program: in builds with -Dmutants=true
     demo.py SILT faults              a disk that does not log all it writes is seen: there, too
+    demo.py SILT dead-disk           silt blk is killed under the source
     demo.py SILT slow                two network namespaces, and a slow link between them
 """
+import atexit
 import ctypes
 import json
 import os
@@ -41,6 +43,23 @@ FAULTS = {
     # ... in a second migration, after one that was cancelled.
     "log_all_ignored_after_toggle": {"SILT_DEMO_CANCEL": "source-round"},
 }
+
+
+STARTED = []
+
+
+def start(arguments, **more):
+    """A process that does not outlive this one, whatever comes."""
+    process = subprocess.Popen(arguments, text=True, stderr=subprocess.STDOUT, **more)
+    STARTED.append(process)
+    return process
+
+
+def end_started():
+    for process in STARTED:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 def skip(why):
@@ -117,8 +136,8 @@ class Destination:
     """A silt demo that listens, and what it said in the end."""
 
     def __init__(self, silt):
-        self.process = subprocess.Popen([silt, "demo", "--listen=127.0.0.1:0", "--timeout=1000"], text=True,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.process = start([silt, "demo", "--listen=127.0.0.1:0", "--timeout=1000"],
+                             stdout=subprocess.PIPE)
         self.said = self.process.stdout.readline()
         self.port = int(self.said.split()[-1])
 
@@ -148,9 +167,8 @@ class Breaking:
     def start_source(self):
         # A pipe that nobody reads yet could fill up.
         out = tempfile.TemporaryFile("w+")
-        source = subprocess.Popen(
-            [self.silt, "demo", f"--to=127.0.0.1:{self.proxy.port}", "--attempts=1000", *SMALL],
-            text=True, stdout=out, stderr=subprocess.STDOUT)
+        source = start([self.silt, "demo", f"--to=127.0.0.1:{self.proxy.port}",
+                        "--attempts=1000", *SMALL], stdout=out)
         source.out = out
         return source
 
@@ -325,8 +343,8 @@ def make_link(names, rate):
 
 
 def migrate_slowly(silt, names, rate, place):
-    there = subprocess.Popen(["ip", "netns", "exec", names[1], silt, "demo", "--listen=:7000"],
-                             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    there = start(["ip", "netns", "exec", names[1], silt, "demo", "--listen=:7000"],
+                  stdout=subprocess.PIPE)
     there.stdout.readline()
     report = pathlib.Path(place, "report.json")
     done = subprocess.run(["ip", "netns", "exec", names[0], silt, "demo", "--to=192.0.2.2:7000",
@@ -359,13 +377,44 @@ def slow(silt):
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
 
+def children(pid):
+    text = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in text.split()]
+
+
+def name(pid):
+    """The first argument; none if it has just ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+    except OSError:
+        return b""
+
+
+def dead_disk(silt):
+    """silt blk dies while its guest migrates slowly: that is said, and the guest stays."""
+    source = start([silt, "demo", "--memory=16M", "--bandwidth=8M", "--disk=100"],
+                   stdout=subprocess.PIPE)
+    said = source.stdout.readline()
+    disks = [child for child in children(source.pid) if name(child) == b"silt-blk"]
+    if len(disks) != 1:
+        fail("no silt blk", said, source.communicate(timeout=LIMIT_S)[0])
+    os.kill(disks[0], signal.SIGKILL)
+    said += source.communicate(timeout=LIMIT_S)[0]
+    if source.returncode != 1 or not re.search("^failed: .*silt blk has ended", said,
+                                               re.MULTILINE):
+        fail(f"a dead disk: exit {source.returncode}", said)
+    print("a dead disk is told of")
+
+
 def main():
+    atexit.register(end_started)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     silt, what, *more = sys.argv[1:]
     silt = os.path.abspath(silt)
     if what in ("kvm", "threads"):
         migrate(silt, what, int(more[0]), int(more[1]) if len(more) > 1 else 1)
-    elif what in ("points", "faults", "slow"):
-        {"points": points, "faults": faults, "slow": slow}[what](silt)
+    elif what in ("points", "faults", "slow", "dead-disk"):
+        {"points": points, "faults": faults, "slow": slow, "dead-disk": dead_disk}[what](silt)
     else:
         break_off(silt, what, int(more[0]), int(more[1]) if len(more) > 1 else 1)
 

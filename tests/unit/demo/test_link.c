@@ -14,6 +14,7 @@
 
 #include <silt/error.h>
 
+#include "demo/callers.h"
 #include "demo/demo.h"
 #include "demo/link.h"
 
@@ -184,6 +185,84 @@ static void places(void **state)
 	assert_int_equal(link_connect(where, 10000), -ECONNREFUSED);
 }
 
+/*
+ * Others have connected before, and say nothing, not all, nonsense, or go: none of them is in the
+ * way of who says hello. Then nobody is left who does.
+ */
+static void the_silent_are_in_nobodys_way(void **state)
+{
+	struct callers c = {.listener = link_listen("127.0.0.1:0"), .timeout_ms = 10000};
+	struct link_hello h = good_hello(), heard;
+	int fds[6], there;
+	char where[32];
+	unsigned int i;
+
+	(void)state;
+	assert_true(c.listener >= 0);
+	snprintf(where, sizeof(where), "127.0.0.1:%d", link_port(c.listener));
+	for (i = 0; i < 6; i++) {
+		fds[i] = link_connect(where, 10000);
+		assert_true(fds[i] >= 0);
+	}
+	assert_int_equal(link_write(fds[1], &h, sizeof(h) - 1), 0);
+	assert_int_equal(link_write(fds[2], &h, sizeof(h) - 1), 0);
+	close(fds[2]);
+	close(fds[3]);
+	h.vcpus = 0;
+	assert_int_equal(link_write(fds[4], &h, sizeof(h)), 0);
+	h = good_hello();
+	h.guest = 77;
+	assert_int_equal(link_write(fds[5], &h, sizeof(h)), 0);
+	there = callers_next(&c, &heard, 10000);
+	assert_true(there >= 0);
+	assert_int_equal(heard.guest, 77);
+	assert_int_equal(callers_next(&c, &heard, 1), -ETIMEDOUT);
+	/* The rest of the hello that was not all there. */
+	assert_int_equal(link_write(fds[1], (char *)&h + sizeof(h) - 1, 1), 0);
+	close(there);
+	there = callers_next(&c, &heard, 10000);
+	assert_true(there >= 0 && heard.guest == 0);
+	close(there);
+	callers_close(&c);
+	assert_int_equal(c.n, 0);
+	for (i = 0; i < 6; i++) {
+		if (i != 2 && i != 3)
+			close(fds[i]);
+	}
+	close(c.listener);
+}
+
+/* Who says nothing for too long has to go, and so has the first where there is no room. */
+static void the_silent_have_to_go(void **state)
+{
+	struct callers c = {.listener = link_listen("127.0.0.1:0"), .timeout_ms = 60000};
+	int fds[CALLERS_MAX + 1];
+	struct link_hello heard;
+	char where[32], byte;
+	unsigned int i;
+
+	(void)state;
+	assert_true(c.listener >= 0);
+	snprintf(where, sizeof(where), "127.0.0.1:%d", link_port(c.listener));
+	for (i = 0; i <= CALLERS_MAX; i++) {
+		fds[i] = link_connect(where, 10000);
+		assert_true(fds[i] >= 0);
+		while (c.n <= i && i < CALLERS_MAX)
+			assert_int_equal(callers_next(&c, &heard, 1), -ETIMEDOUT);
+	}
+	while (recv(fds[0], &byte, 1, MSG_DONTWAIT) < 0)
+		assert_int_equal(callers_next(&c, &heard, 1), -ETIMEDOUT);
+	assert_int_equal(c.n, CALLERS_MAX);
+	assert_true(recv(fds[1], &byte, 1, MSG_DONTWAIT) < 0);
+	for (i = 0; i < c.n; i++)
+		c.waiting[i].end = 1;
+	assert_int_equal(callers_next(&c, &heard, 1), -ETIMEDOUT);
+	assert_int_equal(c.n, 0);
+	for (i = 0; i <= CALLERS_MAX; i++)
+		close(fds[i]);
+	close(c.listener);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -193,6 +272,8 @@ int main(void)
 		cmocka_unit_test(places),
 		cmocka_unit_test(connecting_ends_in_time),
 		cmocka_unit_test(places_are_checked),
+		cmocka_unit_test(the_silent_are_in_nobodys_way),
+		cmocka_unit_test(the_silent_have_to_go),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
