@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <linux/virtio_config.h>
 #include <linux/virtio_ring.h>
 #include <stddef.h>
 
@@ -35,6 +36,10 @@ static const char *queue_lacks(const struct check_applies *a, const uint8_t *v)
 	if (v[AXIS_SHAPE] == SHAPE_INDIRECT &&
 	    !check_applies_offers(a, VIRTIO_RING_F_INDIRECT_DESC))
 		return "the backend does not offer VIRTIO_RING_F_INDIRECT_DESC";
+	if (v[AXIS_FORMAT] == FORMAT_PACKED && !check_applies_offers(a, VIRTIO_F_RING_PACKED))
+		return "the backend does not offer VIRTIO_F_RING_PACKED";
+	if (v[AXIS_IN_ORDER] == IN_ORDER_ON && !check_applies_offers(a, VIRTIO_F_IN_ORDER))
+		return "the backend does not offer VIRTIO_F_IN_ORDER";
 	if (a->queues < 1u << v[AXIS_QUEUES])
 		return "the backend has fewer queues than this takes";
 	return NULL;

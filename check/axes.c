@@ -27,10 +27,12 @@ static const struct axis_table table[AXES] = {
 	[AXIS_SHAPE] = {"shape", 5, {"three", "split", "many", "indirect", "joined"}, ""},
 	[AXIS_STATUS] = {"status", 2, {"beside", "alone"}, "status-"},
 	[AXIS_RING] = {"ring", 4, {"compact", "straddle", "index", "event"}, "ring-"},
-	[AXIS_QSIZE] = {"qsize", 4, {"64", "2", "8", "512"}, "q"},
+	[AXIS_FORMAT] = {"format", 2, {"split", "packed"}, ""},
+	[AXIS_QSIZE] = {"qsize", 5, {"64", "2", "8", "512", "13"}, "q"},
 	[AXIS_EVENT_IDX] = {"event_idx", 2, {"off", "on"}, "event-idx-"},
+	[AXIS_IN_ORDER] = {"in_order", 2, {"off", "on"}, "in-order-"},
 	[AXIS_LOG_OFFSET] = {"log_offset", 2, {"0", "page"}, "log-offset-"},
-	[AXIS_RING_LOG] = {"ring_log", 3, {"set", "elsewhere", "off"}, "ring-log-"},
+	[AXIS_RING_LOG] = {"ring_log", 4, {"set", "elsewhere", "off", "descs"}, "ring-log-"},
 	[AXIS_LOGGING] = {"logging", 3, {"on", "toggle", "late"}, "log-"},
 	[AXIS_REPLACE] = {"replace", 3, {"none", "between", "during"}, "replace-"},
 	[AXIS_SLOTS] = {"slots", 3, {"static", "added", "cycled"}, "slot-"},
@@ -63,10 +65,12 @@ static const struct family_table families[FAMILIES] = {
 					[AXIS_SHAPE] = ALL(5),
 					[AXIS_STATUS] = ALL(2),
 					[AXIS_RING] = ALL(4),
-					[AXIS_QSIZE] = ALL(4),
+					[AXIS_FORMAT] = ALL(2),
+					[AXIS_IN_ORDER] = ALL(2),
+					[AXIS_QSIZE] = ALL(5),
 					[AXIS_EVENT_IDX] = ALL(2),
 					[AXIS_LOG_OFFSET] = ALL(2),
-					[AXIS_RING_LOG] = ALL(3),
+					[AXIS_RING_LOG] = ALL(4),
 					[AXIS_LOGGING] = ALL(3),
 					[AXIS_REPLACE] = ALL(3),
 					[AXIS_SLOTS] = ALL(3),
@@ -81,6 +85,7 @@ static const struct family_table families[FAMILIES] = {
 			      .values = {[AXIS_STEPS] = ALL(6),
 					 [AXIS_POSITION] = BIT(POSITION_REGIONS),
 					 [AXIS_RING] = BIT(RING_COMPACT) | BIT(RING_INDEX),
+					 [AXIS_FORMAT] = ALL(2),
 					 [AXIS_EVENT_IDX] = ALL(2),
 					 [AXIS_LOG_OFFSET] = ALL(2),
 					 [AXIS_REPLACE] = BIT(REPLACE_NONE) | BIT(REPLACE_DURING),
@@ -101,6 +106,8 @@ static const struct family_table families[FAMILIES] = {
 				      [AXIS_STATUS] = ALL(2),
 				      [AXIS_RING] = ALL(4),
 				      [AXIS_QSIZE] = BIT(QSIZE_64) | BIT(QSIZE_512),
+				      [AXIS_FORMAT] = ALL(2),
+				      [AXIS_IN_ORDER] = ALL(2),
 				      [AXIS_EVENT_IDX] = ALL(2),
 				      [AXIS_LOG_OFFSET] = ALL(2),
 				      [AXIS_LOGGING] = BIT(LOGGING_ON) | BIT(LOGGING_TOGGLE),
@@ -219,7 +226,8 @@ unsigned int check_scenario_queues(const struct check_scenario *s)
 unsigned int check_scenario_qsize(const struct check_scenario *s)
 {
 	static const unsigned int sizes[] = {
-		[QSIZE_2] = 2, [QSIZE_8] = 8, [QSIZE_64] = 64, [QSIZE_512] = 512};
+		[QSIZE_2] = 2, [QSIZE_8] = 8, [QSIZE_64] = 64, [QSIZE_512] = 512, [QSIZE_13] = 13,
+	};
 
 	return sizes[s->value[AXIS_QSIZE]];
 }
@@ -241,10 +249,19 @@ static bool slots_valid(const uint8_t *v)
 	       v[AXIS_POSITION] == POSITION_HIGH;
 }
 
-static bool ring_valid(const uint8_t *v)
+bool check_scenario_ring_valid(const struct check_scenario *s)
 {
+	const uint8_t *v = s->value;
+
 	/* 512 descriptors alone fill two pages. */
 	if (v[AXIS_RING] == RING_COMPACT && v[AXIS_QSIZE] == QSIZE_512)
+		return false;
+	/* Only a packed ring has any size, and two parts that the device writes. */
+	if (v[AXIS_FORMAT] == FORMAT_SPLIT &&
+	    (v[AXIS_QSIZE] == QSIZE_13 || v[AXIS_RING_LOG] == RING_LOG_DESCS))
+		return false;
+	/* And one address cannot move both. */
+	if (v[AXIS_FORMAT] == FORMAT_PACKED && v[AXIS_RING_LOG] == RING_LOG_ELSEWHERE)
 		return false;
 	/* Without EVENT_IDX nobody writes the event field. */
 	return v[AXIS_RING] != RING_EVENT || v[AXIS_EVENT_IDX] == EVENT_IDX_ON;
@@ -295,6 +312,6 @@ static bool iommu_valid(const uint8_t *v)
 bool check_scenario_valid(const struct check_scenario *s)
 {
 	return iommu_valid(s->value) && steps_valid(s->value) && descs_valid(s->value) &&
-	       s->device->valid(s) && slots_valid(s->value) && ring_valid(s->value) &&
+	       s->device->valid(s) && slots_valid(s->value) && check_scenario_ring_valid(s) &&
 	       check_scenario_descs(s) <= check_scenario_qsize(s);
 }

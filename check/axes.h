@@ -44,8 +44,10 @@ enum check_axis_id {
 	AXIS_SHAPE,
 	AXIS_STATUS,
 	AXIS_RING,
+	AXIS_FORMAT,
 	AXIS_QSIZE,
 	AXIS_EVENT_IDX,
+	AXIS_IN_ORDER,
 	AXIS_LOG_OFFSET,
 	AXIS_RING_LOG,
 	AXIS_LOGGING,
@@ -136,16 +138,30 @@ enum {
 enum {
 	RING_COMPACT,  /* all of it in one page */
 	RING_STRADDLE, /* tables and rings, and one used entry, lie across page boundaries */
-	RING_INDEX,    /* used flags and index end a page that holds nothing else */
-	RING_EVENT,    /* the event field begins a page that holds nothing else */
+	/* Used flags and index, or a packed ring's first descriptor, end a page of their own. */
+	RING_INDEX,
+	/* The event field, or a packed ring's device area, begins a page of its own. */
+	RING_EVENT,
 };
 
 enum {
 	QSIZE_64,
 	QSIZE_2,
 	QSIZE_8,
-	QSIZE_512
+	QSIZE_512,
+	QSIZE_13, /* of a packed ring */
 };
+
+enum {
+	FORMAT_SPLIT,
+	FORMAT_PACKED,
+};
+
+enum {
+	IN_ORDER_OFF,
+	IN_ORDER_ON,
+};
+
 enum {
 	EVENT_IDX_OFF,
 	EVENT_IDX_ON
@@ -157,7 +173,8 @@ enum {
 enum {
 	RING_LOG_SET,
 	RING_LOG_ELSEWHERE,
-	RING_LOG_OFF
+	RING_LOG_OFF,
+	RING_LOG_DESCS, /* at a packed ring's descriptors; what is usual is its device area */
 };
 
 enum {
@@ -263,6 +280,9 @@ void check_scenario_set_name(struct check_scenario *s);
 
 /* Do the values make sense together? */
 bool check_scenario_valid(const struct check_scenario *s);
+
+/* Do those of the rings alone? */
+bool check_scenario_ring_valid(const struct check_scenario *s);
 
 /*
  * Is there a scenario of the family that has @a on @axis_a and @b on @axis_b? If so and @out is not

@@ -26,6 +26,11 @@ static size_t describe_thing(const struct check_device *device, const struct che
 		return snprintf(buf, len, "used ring flags");
 	case PLACE_USED_EVENT:
 		return snprintf(buf, len, "event field (avail_event)");
+	case PLACE_RING_DESCS:
+		return snprintf(buf, len, "used descriptor, slots %lu-%lu of %lu", h->first / 16,
+				h->last / 16, total / 16);
+	case PLACE_DEVICE_AREA:
+		return snprintf(buf, len, "device area (event suppression)");
 	case PLACE_READABLE:
 		return snprintf(buf, len, "buffer that the device may only read, bytes %lu-%lu",
 				h->first, h->last);
@@ -56,7 +61,8 @@ char *check_blame_what(const struct check_device *device, const struct check_hit
 
 char *check_blame_request(const struct check_hit *h, char *buf, size_t len)
 {
-	bool shared = check_place_used_ring(h->kind) && h->kind != PLACE_USED_ENTRIES;
+	bool shared = check_place_used_ring(h->kind) && h->kind != PLACE_USED_ENTRIES &&
+		      h->kind != PLACE_RING_DESCS;
 
 	if (h->request)
 		snprintf(buf, len, "%s%s", shared ? "queue's last: " : "", h->request->text);
@@ -84,6 +90,10 @@ const char *check_blame_consequence(const struct check_device *device, const str
 				     "waits for, or send kicks that nobody needs",
 		[PLACE_USED_EVENT] = "the migrated guest may keep back a kick that the device "
 				     "waits for, and a request then waits until the next one",
+		[PLACE_RING_DESCS] = "the migrated guest never sees these requests finish: its "
+				     "I/O hangs",
+		[PLACE_DEVICE_AREA] = "the migrated guest may keep back a kick that the device "
+				      "waits for, and a request then waits until the next one",
 		[PLACE_READABLE] = "the migrated guest keeps what it wrote itself, the source has "
 				   "what the device wrote over it",
 		[PLACE_TABLE] = "the migrated guest's indirect table differs from the source's",

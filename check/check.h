@@ -56,6 +56,7 @@ enum check_page_state {
 	CHECK_MISSED,	    /* changed and not marked */
 	CHECK_STALE,	    /* a shadow copy of it was old in the end */
 	CHECK_IGNORED_MISS, /* missed or stale, of a class that is ignored */
+	CHECK_AMBIGUOUS,    /* of a packed ring, missed with one log address and not the other */
 	CHECK_EXTRA,	    /* marked and not changed */
 	CHECK_PAGE_STATES,
 };
@@ -88,6 +89,7 @@ struct check_outcome {
 	uint64_t stale;			/* pages of a shadow copy that were old in the end */
 	uint64_t late;			/* marks that came into a log that was replaced before */
 	uint64_t ignored;		/* pages of ignored classes, not part of missed and stale */
+	uint64_t ambiguous;		/* pages of packed rings, not part of them either */
 	const struct check_page *pages; /* the missed and the stale ones */
 	unsigned int npages;
 	/* Of a scenario that missed pages: all that were changed or marked, by address. */

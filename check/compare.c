@@ -23,8 +23,9 @@ int check_compare_create(struct check_compare *c, struct check_guest *guest,
 	c->changed = make_bitmap(c->npages);
 	c->missed = make_bitmap(c->npages);
 	c->extra = make_bitmap(c->npages);
+	c->ever = make_bitmap(c->npages);
 	c->touched = make_bitmap(c->npages);
-	if (c->changed && c->missed && c->extra && c->touched)
+	if (c->changed && c->missed && c->extra && c->ever && c->touched)
 		return 0;
 	check_compare_destroy(c);
 	return silt_err_sys(ENOMEM, "cannot compare %lu pages", c->npages);
@@ -35,6 +36,7 @@ void check_compare_destroy(struct check_compare *c)
 	free(c->changed);
 	free(c->missed);
 	free(c->extra);
+	free(c->ever);
 	free(c->touched);
 	free(c->hits.v);
 	free(c->pending.v);
@@ -47,6 +49,7 @@ void check_compare_reset(struct check_compare *c)
 	silt_bitmap_clear_range(c->changed, 0, c->npages);
 	silt_bitmap_clear_range(c->missed, 0, c->npages);
 	silt_bitmap_clear_range(c->extra, 0, c->npages);
+	silt_bitmap_clear_range(c->ever, 0, c->npages);
 	c->hits.n = c->pending.n = c->misses.n = 0;
 	c->has_stray = false;
 	memset(c->ring, 0, sizeof(c->ring));
@@ -91,7 +94,8 @@ static struct check_hit *find(struct check_hits *hits, uint64_t page)
 static bool continues(const struct check_hit *old, const struct check_hit *hit)
 {
 	return old->kind == hit->kind && old->queue == hit->queue &&
-	       (old->request == hit->request || hit->kind == PLACE_USED_ENTRIES);
+	       (old->request == hit->request || hit->kind == PLACE_USED_ENTRIES ||
+		hit->kind == PLACE_RING_DESCS);
 }
 
 /* A page that several things share is blamed on the most important one. */
@@ -146,6 +150,8 @@ static int diff_ring(struct check_compare *c, const struct page_diff *d,
 		hit.first = hit.last = gpa - p->gpa;
 		if (p->kind == PLACE_USED_ENTRIES)
 			hit.request = ring->slot[hit.first / 8];
+		if (p->kind == PLACE_RING_DESCS)
+			hit.request = ring->slot[hit.first / 16];
 		if (ring->logged)
 			ret = hit_page(c, &c->hits, &hit);
 	}
@@ -259,6 +265,14 @@ static void note_extra(struct check_compare *c, const uint64_t *log)
 			silt_bitmap_set(c->extra, page);
 }
 
+static void note_marked(struct check_compare *c, const uint64_t *log)
+{
+	uint64_t word;
+
+	for (word = 0; word < silt_bitmap_words(c->npages); word++)
+		c->ever[word] |= log[word];
+}
+
 /* Memory was captured: compare it with the copy before. What @log lacks is pending afterwards. */
 static int compare_captured(struct check_compare *c, const uint64_t *log)
 {
@@ -267,6 +281,7 @@ static int compare_captured(struct check_compare *c, const uint64_t *log)
 	int ret;
 
 	silt_bitmap_clear_range(c->touched, 0, c->npages);
+	note_marked(c, log);
 	ret = settle(c, log);
 	c->hits.n = 0;
 	for (i = 0; i < GUEST_SIDES && !ret; i++)
@@ -307,6 +322,21 @@ int check_compare_late(struct check_compare *c, const uint64_t *log)
 
 /* ---- Shadow mode ----------------------------------------------------------------------------- */
 
+/*
+ * Of a packed ring's descriptors the driver writes the addresses, and all of those that are still
+ * as it wrote them last.
+ */
+static void patch_descs(struct check_compare *c, const struct check_place *p)
+{
+	uint64_t gpa;
+
+	for (gpa = p->gpa; gpa < p->gpa + p->len; gpa += 16) {
+		check_guest_patch(c->guest, gpa, 8);
+		if (check_guest_is_own(c->guest, gpa + 8, 8))
+			check_guest_patch(c->guest, gpa + 8, 8);
+	}
+}
+
 /* The copy of a page with what the driver wrote may be older than that, and yet it is no miss. */
 static void patch_copy(struct check_compare *c)
 {
@@ -315,7 +345,9 @@ static void patch_copy(struct check_compare *c)
 
 	for (i = 0; i < c->places->n; i++) {
 		p = &c->places->v[i];
-		if (!check_place_written(p->kind))
+		if (p->kind == PLACE_RING_DESCS)
+			patch_descs(c, p);
+		else if (!check_place_written(p->kind))
 			check_guest_patch(c->guest, p->gpa, p->len);
 	}
 }
@@ -356,6 +388,7 @@ void check_compare_marked(struct check_compare *c, const uint64_t *ever)
 	uint64_t page;
 	unsigned int i;
 
+	note_marked(c, ever);
 	for (i = 0; i < c->places->n; i++)
 		if (check_place_written(c->places->v[i].kind))
 			mark_changed(c, &c->places->v[i], ever);

@@ -41,6 +41,7 @@ struct check_hit {
 	uint64_t total;	      /* bytes that it has */
 	uint64_t log_gpa;     /* of a used ring that is logged elsewhere, or 0 */
 	bool late;	      /* written after GET_VRING_BASE was answered */
+	bool ambiguous;	      /* missed with one log address of a packed ring only */
 };
 
 struct check_hits {
@@ -57,6 +58,7 @@ struct check_compare {
 	uint64_t *changed; /* bitmaps of npages bits over all spans: pages that had to be logged, */
 	uint64_t *missed;  /* those of them that were not, */
 	uint64_t *extra;   /* and pages that were logged for nothing */
+	uint64_t *ever;	   /* pages that any log had */
 	uint64_t *touched; /* scratch: pages with any change in this span, or waiting from before */
 	struct check_hits hits;	   /* of this span */
 	struct check_hits pending; /* of the span before, not in its log */

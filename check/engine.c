@@ -8,6 +8,7 @@
 #include <silt/bitmap.h>
 
 #include "base/err.h"
+#include "check/ambiguous.h"
 #include "check/applies.h"
 #include "check/blame.h"
 #include "check/check.h"
@@ -38,6 +39,9 @@ struct engine {
 	struct check_hostile_list hostile; /* or these */
 	struct check_applies applies;
 	struct check_trial run;
+	/* The same scenario with another address, where that matters; nothing of it is kept. */
+	struct check_scenario_env twin_env;
+	struct check_trial twin;
 	struct check_page *pages; /* of the present outcome, and their words */
 	struct page_text *texts;
 	struct check_strip strip;
@@ -152,6 +156,10 @@ static int describe_misses(struct engine *e, struct check_outcome *o)
 			o->ignored++;
 			continue;
 		}
+		if (h->ambiguous) {
+			o->ambiguous++;
+			continue;
+		}
 		e->pages[o->npages++] = (struct check_page){
 			.gpa = (h->where ? h->where : h->page) * GUEST_PAGE,
 			.class = check_place_class(h->kind),
@@ -194,7 +202,7 @@ static void count_pages(const struct check_trial *run, struct check_outcome *o)
 		o->stale = o->npages;
 	else
 		o->missed = o->npages;
-	o->logged = o->changed - o->npages - o->ignored;
+	o->logged = o->changed - o->npages - o->ignored - o->ambiguous;
 	o->late = run->late;
 	for (page = silt_bitmap_next(c->extra, 0, n); page < n;
 	     page = silt_bitmap_next(c->extra, page + 1, n))
@@ -238,6 +246,21 @@ static void watch_starts(struct engine *e)
 	e->applies.gone = e->target.gone || e->failed_starts == MAX_FAILED_STARTS;
 }
 
+static int look_for_ambiguous(struct engine *e)
+{
+	int ret = 0;
+
+	if (e->run.error[0] || !check_ambiguous_possible(&e->run))
+		return 0;
+	e->twin_env = e->env;
+	e->twin_env.keep = false;
+	if (!e->twin.env)
+		ret = check_trial_create(&e->twin, &e->twin_env);
+	if (ret == 0)
+		check_ambiguous_settle(&e->run, &e->twin);
+	return ret;
+}
+
 static int run_applicable(struct engine *e, const struct check_scenario *s, struct check_outcome *o)
 {
 	double start = now();
@@ -247,7 +270,9 @@ static int run_applicable(struct engine *e, const struct check_scenario *s, stru
 		fprintf(e->env.trace, "# %s\n", s->name);
 	check_trial_run(&e->run, s);
 	watch_starts(e);
-	ret = describe_misses(e, o);
+	ret = look_for_ambiguous(e);
+	if (ret == 0)
+		ret = describe_misses(e, o);
 	if (ret == 0)
 		ret = describe_strip(e, o);
 	if (ret == 0) {
@@ -336,6 +361,7 @@ static int flush_trace(const struct engine *e)
 static void close_engine(struct engine *e)
 {
 	check_strip_free(&e->strip);
+	check_trial_destroy(&e->twin);
 	check_trial_destroy(&e->run);
 	check_scenario_list_free(&e->list);
 	check_hostile_list_free(&e->hostile);

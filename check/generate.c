@@ -11,11 +11,20 @@
 #define MAX_VALUES 16
 #define CANDIDATES 12
 
-/* The axes that check_scenario_valid() looks at; the others go with everything. */
-static const uint8_t bound_axes[] = {
-	AXIS_QSIZE, AXIS_EVENT_IDX, AXIS_RING,	  AXIS_SLOTS, AXIS_REPLACE, AXIS_STATUS, AXIS_DESCS,
-	AXIS_SHAPE, AXIS_POSITION,  AXIS_REQUEST, AXIS_STEPS, AXIS_BUFFERS, AXIS_IOMMU};
+/* Values of the axes format and in_order that are used: split rings in any order, or all. */
+#define USUAL_RINGS 1
+#define ALL_RINGS   2
 
+/*
+ * The axes that check_scenario_valid() looks at, those of check_scenario_ring_valid() first; the
+ * others go with everything.
+ */
+static const uint8_t bound_axes[] = {AXIS_FORMAT, AXIS_RING_LOG, AXIS_QSIZE,	AXIS_EVENT_IDX,
+				     AXIS_RING,	  AXIS_SLOTS,	 AXIS_REPLACE,	AXIS_STATUS,
+				     AXIS_DESCS,  AXIS_SHAPE,	 AXIS_POSITION, AXIS_REQUEST,
+				     AXIS_STEPS,  AXIS_BUFFERS,	 AXIS_IOMMU};
+
+#define NRING  5
 #define NBOUND (sizeof(bound_axes) / sizeof(bound_axes[0]))
 
 /*
@@ -44,6 +53,46 @@ static const struct check_choice snapshots[][CHECK_CHOICES] = {
 	 {AXIS_RING_LOG, RING_LOG_ELSEWHERE},
 	 {AXIS_LOG_OFFSET, LOG_OFFSET_PAGE},
 	 {AXIS_QSIZE, QSIZE_8},
+	 CHECK_CHOICES_END},
+	/* Of a packed ring: used descriptors and the device area likewise. */
+	{{AXIS_FORMAT, FORMAT_PACKED},
+	 {AXIS_RING, RING_INDEX},
+	 {AXIS_QSIZE, QSIZE_13},
+	 {AXIS_REPLACE, REPLACE_BETWEEN},
+	 {AXIS_INDEX, INDEX_WRAP},
+	 {AXIS_STATUS, STATUS_ALONE},
+	 CHECK_CHOICES_END},
+	{{AXIS_FORMAT, FORMAT_PACKED},
+	 {AXIS_RING, RING_EVENT},
+	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
+	 {AXIS_REPLACE, REPLACE_BETWEEN},
+	 {AXIS_INDEX, INDEX_WRAP},
+	 CHECK_CHOICES_END},
+	{{AXIS_FORMAT, FORMAT_PACKED},
+	 {AXIS_POSITION, POSITION_STRADDLE},
+	 {AXIS_RING, RING_STRADDLE},
+	 {AXIS_RING_LOG, RING_LOG_DESCS},
+	 {AXIS_IN_ORDER, IN_ORDER_ON},
+	 CHECK_CHOICES_END},
+	{{AXIS_FORMAT, FORMAT_PACKED},
+	 {AXIS_POSITION, POSITION_STRADDLE},
+	 {AXIS_SHAPE, SHAPE_INDIRECT},
+	 {AXIS_DESCS, DESCS_REWRITTEN},
+	 CHECK_CHOICES_END},
+	{{AXIS_FORMAT, FORMAT_PACKED},
+	 {AXIS_POSITION, POSITION_STRADDLE},
+	 {AXIS_RING, RING_STRADDLE},
+	 {AXIS_LOGGING, LOGGING_TOGGLE},
+	 {AXIS_REPLACE, REPLACE_DURING},
+	 CHECK_CHOICES_END},
+	{{AXIS_FORMAT, FORMAT_PACKED},
+	 {AXIS_POSITION, POSITION_LAST},
+	 {AXIS_STATUS, STATUS_ALONE},
+	 {AXIS_LAST, LAST_UNWAITED},
+	 CHECK_CHOICES_END},
+	{{AXIS_POSITION, POSITION_STRADDLE},
+	 {AXIS_IN_ORDER, IN_ORDER_ON},
+	 {AXIS_REPLACE, REPLACE_DURING},
 	 CHECK_CHOICES_END},
 	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_SHAPE, SHAPE_INDIRECT}, CHECK_CHOICES_END},
 	{{AXIS_POSITION, POSITION_STRADDLE}, {AXIS_SHAPE, SHAPE_MANY}, CHECK_CHOICES_END},
@@ -79,6 +128,12 @@ static const struct check_choice shadows[][CHECK_CHOICES] = {
 	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
 	 CHECK_CHOICES_END},
 	{{AXIS_QUEUES, QUEUES_2}, {AXIS_SIZE, SIZE_SMALL}, CHECK_CHOICES_END},
+	{{AXIS_FORMAT, FORMAT_PACKED}, {AXIS_RING, RING_STRADDLE}, CHECK_CHOICES_END},
+	{{AXIS_FORMAT, FORMAT_PACKED},
+	 {AXIS_SIZE, SIZE_SMALL},
+	 {AXIS_EVENT_IDX, EVENT_IDX_ON},
+	 {AXIS_IN_ORDER, IN_ORDER_ON},
+	 CHECK_CHOICES_END},
 };
 
 static const struct check_choice migrations[][CHECK_CHOICES] = {
@@ -89,6 +144,8 @@ static const struct check_choice migrations[][CHECK_CHOICES] = {
 	{{AXIS_STEPS, STEPS_SECOND}, CHECK_CHOICES_END},
 	{{AXIS_STEPS, STEPS_STOP_RACED}, CHECK_CHOICES_END},
 	{{AXIS_STEPS, STEPS_RECONNECT}, CHECK_CHOICES_END},
+	{{AXIS_FORMAT, FORMAT_PACKED}, {AXIS_STEPS, STEPS_SECOND}, CHECK_CHOICES_END},
+	{{AXIS_FORMAT, FORMAT_PACKED}, {AXIS_STEPS, STEPS_STOP_RACED}, CHECK_CHOICES_END},
 };
 
 /* The used index is the only thing on its page, so nothing but its own mark can stand for it. */
@@ -126,49 +183,75 @@ static const struct check_worth worth[FAMILIES] = {
 	[FAMILY_AIMED] = {aimed, sizeof(aimed) / sizeof(aimed[0])},
 };
 
-struct generator {
+/* What a search for values goes through. */
+struct choices {
 	const struct check_device *device;
 	enum check_family family;
+	uint32_t allowed[AXES]; /* bit i: value i is used */
+};
+
+struct generator {
+	struct choices choices;
 	struct check_scenario_list list;
 	unsigned int capacity;
 	struct check_random random;
-	/* Only the first so many values of these axes are used. */
-	unsigned int requests;
-	unsigned int queues;
 	/* [axis a][value][axis b][value], a < b: 1 covered, 2 cannot occur */
 	uint8_t pair[AXES][MAX_VALUES][AXES][MAX_VALUES];
 };
 
-static bool allowed(const struct generator *g, unsigned int axis, unsigned int value)
+static bool allowed(const struct choices *c, unsigned int axis, unsigned int value)
 {
-	return check_family_has(g->device, g->family, axis, value) &&
-	       (axis != AXIS_REQUEST || value < g->requests) &&
-	       (axis != AXIS_QUEUES || value < g->queues);
+	return c->allowed[axis] >> value & 1;
+}
+
+/* Use only the first so many requests, values of queues, and of what rings are. */
+static void limit(struct choices *c, unsigned int requests, unsigned int queues, unsigned int rings)
+{
+	unsigned int axis, v;
+
+	for (axis = 0; axis < AXES; axis++) {
+		c->allowed[axis] = 0;
+		for (v = 0; v < check_axis_values(c->device, axis); v++)
+			if (check_family_has(c->device, c->family, axis, v))
+				c->allowed[axis] |= 1u << v;
+	}
+	c->allowed[AXIS_REQUEST] &= (1u << requests) - 1;
+	c->allowed[AXIS_QUEUES] &= (1u << queues) - 1;
+	c->allowed[AXIS_FORMAT] &= (1u << rings) - 1;
+	c->allowed[AXIS_IN_ORDER] &= (1u << rings) - 1;
+}
+
+static void limit_nothing(struct choices *c)
+{
+	limit(c, check_axis_values(c->device, AXIS_REQUEST),
+	      check_axis_values(c->device, AXIS_QUEUES), ALL_RINGS);
 }
 
 /* Give the unset bound axes from @i on values that make @s valid. */
-static bool complete(const struct generator *g, struct check_scenario *s, unsigned int i)
+static bool complete(const struct choices *c, struct check_scenario *s, unsigned int i)
 {
 	unsigned int v;
 
-	while (i < NBOUND && s->value[bound_axes[i]] != UNSET)
-		i++;
+	if (i == NRING && !check_scenario_ring_valid(s))
+		return false;
 	if (i == NBOUND)
 		return check_scenario_valid(s);
-	for (v = 0; v < check_axis_values(g->device, bound_axes[i]); v++) {
+	if (s->value[bound_axes[i]] != UNSET)
+		return complete(c, s, i + 1);
+	for (v = 0; c->allowed[bound_axes[i]] >> v; v++) {
 		s->value[bound_axes[i]] = v;
-		if (allowed(g, bound_axes[i], v) && complete(g, s, i + 1))
+		if (allowed(c, bound_axes[i], v) && complete(c, s, i + 1))
 			return true;
 	}
 	s->value[bound_axes[i]] = UNSET;
 	return false;
 }
 
-static bool completable(const struct generator *g, const struct check_scenario *s)
+static bool completable(const struct choices *c, const struct check_scenario *s)
 {
 	struct check_scenario copy = *s;
 
-	return complete(g, &copy, 0);
+	return complete(c, &copy, 0);
 }
 
 static void make_usual(const struct check_device *device, enum check_family family,
@@ -185,16 +268,14 @@ bool check_scenario_pair(const struct check_device *device, enum check_family fa
 			 enum check_axis_id axis_a, unsigned int a, enum check_axis_id axis_b,
 			 unsigned int b, struct check_scenario *out)
 {
-	struct generator all = {.device = device,
-				.family = family,
-				.requests = check_axis_values(device, AXIS_REQUEST),
-				.queues = check_axis_values(device, AXIS_QUEUES)};
+	struct choices all = {.device = device, .family = family};
 	struct check_scenario s;
 	unsigned int i;
 
 	if (!check_family_has(device, family, axis_a, a) ||
 	    !check_family_has(device, family, axis_b, b))
 		return false;
+	limit_nothing(&all);
 	make_usual(device, family, &s);
 	for (i = 0; i < NBOUND; i++)
 		s.value[bound_axes[i]] = UNSET;
@@ -219,9 +300,10 @@ static void mark_impossible(struct generator *g)
 
 	for (a = 0; a < AXES; a++)
 		for (b = a + 1; b < AXES; b++)
-			for (i = 0; i < check_axis_values(g->device, a); i++)
-				for (j = 0; j < check_axis_values(g->device, b); j++)
-					if (!check_scenario_pair(g->device, g->family, a, i, b, j,
+			for (i = 0; i < check_axis_values(g->choices.device, a); i++)
+				for (j = 0; j < check_axis_values(g->choices.device, b); j++)
+					if (!check_scenario_pair(g->choices.device,
+								 g->choices.family, a, i, b, j,
 								 NULL))
 						g->pair[a][i][b][j] = 2;
 }
@@ -261,19 +343,19 @@ static int append(struct generator *g, const struct check_scenario *s)
 /* Choose the value of one unset axis: the one that covers most, ties at random. */
 static unsigned int choose(struct generator *g, struct check_scenario *s, unsigned int axis)
 {
-	unsigned int n = check_axis_values(g->device, axis),
+	unsigned int n = check_axis_values(g->choices.device, axis),
 		     first = check_random_below(&g->random, n);
 	unsigned int i, v, best = UNSET, best_gain = 0, this_gain;
 
 	for (i = 0; i < n; i++) {
 		v = (first + i) % n;
-		if (!allowed(g, axis, v))
+		if (!allowed(&g->choices, axis, v))
 			continue;
 		this_gain = gain(g, s, axis, v);
 		if (best != UNSET && this_gain <= best_gain)
 			continue;
 		s->value[axis] = v;
-		if (completable(g, s)) {
+		if (completable(&g->choices, s)) {
 			best = v;
 			best_gain = this_gain;
 		}
@@ -309,12 +391,12 @@ static int cover_pair(struct generator *g, unsigned int a, unsigned int i, unsig
 
 	for (c = 0; c < CANDIDATES; c++) {
 		memset(s.value, UNSET, sizeof(s.value));
-		s.device = g->device;
-		s.family = g->family;
+		s.device = g->choices.device;
+		s.family = g->choices.family;
 		s.quick = false;
 		s.value[a] = i;
 		s.value[b] = j;
-		if (!completable(g, &s))
+		if (!completable(&g->choices, &s))
 			return 0;
 		n = fill(g, &s);
 		if (c && n <= best_gain)
@@ -326,19 +408,20 @@ static int cover_pair(struct generator *g, unsigned int a, unsigned int i, unsig
 }
 
 /* Cover what can be covered by requests below @requests and values of queues below @queues. */
-static int cover(struct generator *g, unsigned int requests, unsigned int queues)
+static int cover(struct generator *g, unsigned int requests, unsigned int queues,
+		 unsigned int rings)
 {
 	unsigned int a, b, i, j;
 	int ret = 0;
 
-	g->requests = requests;
-	g->queues = queues;
+	limit(&g->choices, requests, queues, rings);
 	for (a = 0; a < AXES; a++)
 		for (b = a + 1; b < AXES; b++)
-			for (i = 0; i < check_axis_values(g->device, a); i++)
-				for (j = 0; j < check_axis_values(g->device, b) && !ret; j++)
-					if (allowed(g, a, i) && allowed(g, b, j) &&
-					    !g->pair[a][i][b][j])
+			for (i = 0; i < check_axis_values(g->choices.device, a); i++)
+				for (j = 0; j < check_axis_values(g->choices.device, b) && !ret;
+				     j++)
+					if (allowed(&g->choices, a, i) &&
+					    allowed(&g->choices, b, j) && !g->pair[a][i][b][j])
 						ret = cover_pair(g, a, i, b, j);
 	return ret;
 }
@@ -349,7 +432,7 @@ static bool makes_sense(const struct generator *g, const struct check_scenario *
 	unsigned int axis;
 
 	for (axis = 0; axis < AXES; axis++)
-		if (!allowed(g, axis, s->value[axis]))
+		if (!allowed(&g->choices, axis, s->value[axis]))
 			return false;
 	return check_scenario_valid(s);
 }
@@ -362,7 +445,7 @@ static int append_worth(struct generator *g, const struct check_worth *w)
 	int ret = 0;
 
 	for (i = 0; i < w->n && !ret; i++) {
-		make_usual(g->device, g->family, &s);
+		make_usual(g->choices.device, g->choices.family, &s);
 		s.quick = true;
 		for (c = w->v[i]; c->axis != AXES; c++)
 			s.value[c->axis] = c->value;
@@ -414,25 +497,31 @@ static int generate_family(struct generator *g, enum check_family family)
 	unsigned int first = g->list.n;
 	int ret;
 
-	g->family = family;
+	g->choices.family = family;
 	memset(g->pair, 0, sizeof(g->pair));
 	mark_impossible(g);
-	g->requests = check_axis_values(g->device, AXIS_REQUEST);
-	g->queues = check_axis_values(g->device, AXIS_QUEUES);
+	limit_nothing(&g->choices);
 	ret = append_worth(g, &worth[family]);
 	if (!ret)
-		ret = append_worth(g, &g->device->worth[family]);
+		ret = append_worth(g, &g->choices.device->worth[family]);
 	/*
 	 * First everything that reads on one queue can cover, then on several, so that a backend
 	 * that has one queue, or on which nothing may be written, misses no pair of the other axes.
+	 * And all of that first on rings that every backend has.
 	 */
 	if (!ret)
-		ret = cover(g, g->device->nharmless, QUEUES_2);
+		ret = cover(g, g->choices.device->nharmless, QUEUES_2, USUAL_RINGS);
 	if (!ret)
-		ret = cover(g, g->device->nharmless, check_axis_values(g->device, AXIS_QUEUES));
+		ret = cover(g, g->choices.device->nharmless, QUEUES_2, ALL_RINGS);
 	if (!ret)
-		ret = cover(g, check_axis_values(g->device, AXIS_REQUEST),
-			    check_axis_values(g->device, AXIS_QUEUES));
+		ret = cover(g, g->choices.device->nharmless,
+			    check_axis_values(g->choices.device, AXIS_QUEUES), USUAL_RINGS);
+	if (!ret)
+		ret = cover(g, g->choices.device->nharmless,
+			    check_axis_values(g->choices.device, AXIS_QUEUES), ALL_RINGS);
+	if (!ret)
+		ret = cover(g, check_axis_values(g->choices.device, AXIS_REQUEST),
+			    check_axis_values(g->choices.device, AXIS_QUEUES), ALL_RINGS);
 	if (!ret)
 		choose_quick(&g->list, first);
 	return ret;
@@ -448,7 +537,7 @@ int check_scenario_generate(const struct check_device *device, uint64_t seed,
 	memset(list, 0, sizeof(*list));
 	if (!g)
 		return silt_err_sys(ENOMEM, "cannot list the scenarios");
-	g->device = device;
+	g->choices.device = device;
 	g->random = check_random_named(seed, "scenarios");
 	for (family = 0; family < FAMILIES && !ret; family++)
 		if (device->family_requests[family])

@@ -301,6 +301,20 @@ void check_guest_own_write(struct check_guest *g, uint64_t gpa, uint64_t len)
 	memcpy(r->before + (gpa - r->gpa), r->mem + (gpa - r->gpa), len);
 }
 
+void check_guest_will_write(struct check_guest *g, uint64_t gpa, const void *buf, uint64_t len)
+{
+	struct check_guest_region *r = region_of(g, gpa);
+
+	memcpy(r->before + (gpa - r->gpa), buf, len);
+}
+
+bool check_guest_is_own(const struct check_guest *g, uint64_t gpa, uint64_t len)
+{
+	const struct check_guest_region *r = region_of(g, gpa);
+
+	return !memcmp(r->before + (gpa - r->gpa), r->mem + (gpa - r->gpa), len);
+}
+
 void check_guest_store(struct check_guest *g, uint64_t gpa, const void *buf, uint64_t len)
 {
 	uint8_t *to = check_guest_mem(g, gpa);

@@ -95,6 +95,12 @@ void check_guest_store(struct check_guest *g, uint64_t gpa, const void *buf, uin
 /* The driver itself wrote there: the before copy follows. */
 void check_guest_own_write(struct check_guest *g, uint64_t gpa, uint64_t len);
 
+/* The driver is about to write that there: the before copy has it already. */
+void check_guest_will_write(struct check_guest *g, uint64_t gpa, const void *buf, uint64_t len);
+
+/* Is there still what the driver wrote, by the before copy? */
+bool check_guest_is_own(const struct check_guest *g, uint64_t gpa, uint64_t len);
+
 /* Shadow mode: bytes of the after copy as they are in the before copy. */
 void check_guest_patch(struct check_guest *g, uint64_t gpa, uint64_t len);
 

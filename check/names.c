@@ -30,9 +30,9 @@ const char *check_verdict_name(enum check_verdict verdict)
 const char *check_page_state_name(enum check_page_state state)
 {
 	static const char *const names[CHECK_PAGE_STATES] = {
-		[CHECK_LOGGED] = "logged", [CHECK_MISSED] = "missed",
-		[CHECK_STALE] = "stale",   [CHECK_IGNORED_MISS] = "ignored",
-		[CHECK_EXTRA] = "extra",
+		[CHECK_LOGGED] = "logged",	 [CHECK_MISSED] = "missed",
+		[CHECK_STALE] = "stale",	 [CHECK_IGNORED_MISS] = "ignored",
+		[CHECK_AMBIGUOUS] = "ambiguous", [CHECK_EXTRA] = "extra",
 	};
 
 	return names[state];

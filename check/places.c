@@ -56,7 +56,7 @@ void check_places_free(struct check_places *p)
 
 bool check_place_used_ring(enum check_place_kind kind)
 {
-	return kind >= PLACE_USED_ENTRIES && kind <= PLACE_USED_EVENT;
+	return kind >= PLACE_USED_ENTRIES && kind <= PLACE_DEVICE_AREA;
 }
 
 bool check_place_written(enum check_place_kind kind)
@@ -71,9 +71,11 @@ enum check_class check_place_class(enum check_place_kind kind)
 	case PLACE_STATUS:
 	case PLACE_USED_ENTRIES:
 	case PLACE_USED_INDEX:
+	case PLACE_RING_DESCS:
 		return CHECK_COMPLETION;
 	case PLACE_USED_FLAGS:
 	case PLACE_USED_EVENT:
+	case PLACE_DEVICE_AREA:
 		return CHECK_BOOKKEEPING;
 	default:
 		return CHECK_DATA;

@@ -17,8 +17,10 @@ enum check_place_kind {
 	PLACE_USED_INDEX,
 	PLACE_USED_FLAGS,
 	PLACE_USED_EVENT,
-	PLACE_READABLE, /* header or data that the device reads */
-	PLACE_TABLE,	/* an indirect table */
+	PLACE_RING_DESCS,  /* a packed ring's, which both ends write, */
+	PLACE_DEVICE_AREA, /* and what says when the device wants a kick */
+	PLACE_READABLE,	   /* header or data that the device reads */
+	PLACE_TABLE,	   /* an indirect table */
 	PLACE_DESC,
 	PLACE_AVAIL,
 	PLACE_NOTHING, /* nothing that a request named */
@@ -48,7 +50,7 @@ void check_places_sort(struct check_places *p);
 unsigned int check_places_find(const struct check_places *p, uint64_t gpa);
 void check_places_free(struct check_places *p);
 
-/* Is it part of a used ring, which has a log address and flag of its own? */
+/* Is it part of a ring that the device writes, which has a log address and flag of its own? */
 bool check_place_used_ring(enum check_place_kind kind);
 
 /* Is it the device that writes there? */

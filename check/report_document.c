@@ -164,6 +164,7 @@ static void outcome(void *arg, const struct check_outcome *o)
 	add_count(d, object, "stale", o->stale);
 	add_count(d, object, "late", o->late);
 	add_count(d, object, "ignored", o->ignored);
+	add_count(d, object, "ambiguous", o->ambiguous);
 	add_seconds(d, object, o->seconds);
 	add(d, object, "pages", pages_array(d, o));
 	add(d, object, "strip", strip_array(d, o));

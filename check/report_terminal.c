@@ -34,7 +34,7 @@ struct check_terminal {
 	size_t ngroups;
 	unsigned int outcomes;
 	uint64_t class_pages[CHECK_CLASSES];
-	uint64_t changed, late, ignored;
+	uint64_t changed, late, ignored, ambiguous;
 	uint64_t measured, marked, extra; /* pages that tell what log writes cost */
 	uint64_t in_case;		  /* extra ones that do not */
 	unsigned int verdicts[CHECK_WROTE_OUTSIDE + 1];
@@ -269,6 +269,7 @@ static void outcome(void *arg, const struct check_outcome *o)
 	count_marks(t, o);
 	t->late += o->late;
 	t->ignored += o->ignored;
+	t->ambiguous += o->ambiguous;
 	for (unsigned int i = 0; i < o->npages; i++)
 		t->class_pages[o->pages[i].class]++;
 	if (o->result == CHECK_SKIP || (o->result == CHECK_ERROR && !o->known))
@@ -381,6 +382,8 @@ static void print_pages(struct check_terminal *t, const struct check_totals *tot
 	}
 	if (t->ignored)
 		fprintf(out, ", %" PRIu64 " ignored", t->ignored);
+	if (t->ambiguous)
+		fprintf(out, ", %" PRIu64 " ambiguous", t->ambiguous);
 	fprintf(out, ", %" PRIu64 " marked though unchanged", t->extra);
 	if (t->late)
 		fprintf(out, ", %" PRIu64 " marked in a log that was replaced before", t->late);
@@ -438,6 +441,9 @@ static void print_verdict(struct check_terminal *t, const struct check_totals *t
 		text = "the backend stood all that was sent to it";
 	else if (t->ignored)
 		text = "no page was missed but of ignored classes";
+	else if (t->ambiguous)
+		text = "no page was missed but of packed rings, with one of two log addresses: "
+		       "see 'ambiguous' in silt-check(1)";
 	fprintf(t->opt.out, "%s%s%s: %s\n",
 		paint(t, verdict == CHECK_PASS	 ? GREEN
 			 : verdict == CHECK_SKIP ? YELLOW

@@ -309,6 +309,10 @@ static uint64_t wanted_features(const struct check_trial *run)
 		features |= run->env->device->more_features(run->scenario);
 	if (check_trial_value(run, AXIS_EVENT_IDX) == EVENT_IDX_ON)
 		features |= BIT(VIRTIO_RING_F_EVENT_IDX);
+	if (check_trial_value(run, AXIS_FORMAT) == FORMAT_PACKED)
+		features |= BIT(VIRTIO_F_RING_PACKED);
+	if (check_trial_value(run, AXIS_IN_ORDER) == IN_ORDER_ON)
+		features |= BIT(VIRTIO_F_IN_ORDER);
 	if (check_trial_value(run, AXIS_SHAPE) == SHAPE_INDIRECT)
 		features |= BIT(VIRTIO_RING_F_INDIRECT_DESC);
 	if (check_trial_value(run, AXIS_IOMMU) != IOMMU_OFF)
@@ -338,7 +342,8 @@ static void describe_rings(struct check_trial *run)
 
 		run->compare->ring[i] = (struct check_compare_ring){
 			.used = q->used,
-			.log_gpa = q->log_gpa,
+			/* A packed ring is logged where it lies. */
+			.log_gpa = run->session.packed ? q->used : q->log_gpa,
 			.logged = check_trial_logs_rings(run),
 			.num = q->num,
 			.slot = q->slot,

@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "check/session.h"
+#include "check/session_packed.h"
 #include "check/target_process.h"
 
 #define BIT(n) (UINT64_C(1) << (n))
@@ -459,6 +460,30 @@ static int make_driver(struct check_session *s, struct check_session_queue *q)
 	return silt_driver_create(&layout, q->first, &q->driver);
 }
 
+/* Near the end, if it is to be passed early. */
+static uint16_t first_index(const struct check_session *s, const struct check_session_queue *q,
+			    const struct check_scenario *sc)
+{
+	bool near_end = sc->value[AXIS_INDEX] == INDEX_WRAP;
+
+	if (s->packed)
+		return SILT_VIRTQ_PACKED_START | (near_end && q->num > 3 ? q->num - 3 : 0);
+	return near_end ? 65530 : 0;
+}
+
+static uint64_t log_address(const struct check_session_queue *q, unsigned int i,
+			    const struct check_scenario *sc)
+{
+	switch (sc->value[AXIS_RING_LOG]) {
+	case RING_LOG_ELSEWHERE:
+		return ELSEWHERE + i * ELSEWHERE_STEP;
+	case RING_LOG_DESCS:
+		return q->desc;
+	default:
+		return q->used;
+	}
+}
+
 static int make_ring(struct check_session *s, unsigned int i, const struct check_scenario *sc)
 {
 	struct check_session_queue *q = &s->queue[i];
@@ -466,12 +491,11 @@ static int make_ring(struct check_session *s, unsigned int i, const struct check
 
 	q->num = check_scenario_qsize(sc);
 	q->fills = check_device_fills(sc->device, i);
-	q->first = sc->value[AXIS_INDEX] == INDEX_WRAP ? 65530 : 0;
-	ret = place_ring(s, q, sc);
-	q->log_gpa = sc->value[AXIS_RING_LOG] == RING_LOG_ELSEWHERE ? ELSEWHERE + i * ELSEWHERE_STEP
-								    : q->used;
+	q->first = q->avail_place = q->used_place = first_index(s, q, sc);
+	ret = s->packed ? check_packed_place(s, q, sc) : place_ring(s, q, sc);
+	q->log_gpa = log_address(q, i, sc);
 	if (ret == 0)
-		ret = note_ring(s, i);
+		ret = s->packed ? check_packed_note(s, i) : note_ring(s, i);
 	if (ret == 0)
 		ret = make_driver(s, q);
 	return ret;
@@ -482,6 +506,7 @@ int check_session_make_rings(struct check_session *s, const struct check_scenari
 	unsigned int i;
 	int ret = 0;
 
+	s->packed = s->features >> VIRTIO_F_RING_PACKED & 1;
 	s->nqueues = check_scenario_queues(sc);
 	ret = check_iommu_prepare(s, sc);
 	for (i = 0; i < s->nqueues && !ret; i++)
@@ -495,12 +520,16 @@ int check_session_make_rings(struct check_session *s, const struct check_scenari
 }
 
 /* As monitors do: where the backend said that it stopped; if it could not, at the used index. */
-static uint16_t ring_base(struct check_session_queue *q)
+static uint32_t ring_base(const struct check_session *s, struct check_session_queue *q)
 {
-	int base = q->stopped_at;
+	int64_t base = q->stopped_at;
 
 	q->stopped_at = -1;
-	return base >= 0 ? base : q->first + q->collected;
+	if (base >= 0)
+		return base;
+	if (s->packed)
+		return q->used_place | (uint32_t)q->used_place << 16;
+	return (uint16_t)(q->first + q->collected);
 }
 
 static int start_ring(struct check_session *s, unsigned int i)
@@ -510,7 +539,7 @@ static int start_ring(struct check_session *s, unsigned int i)
 
 	if (ret < 0)
 		return check_session_failed(s, ret, "SET_VRING_NUM");
-	ret = check_transport_call(s->transport, set_vring_base, i, ring_base(q));
+	ret = check_transport_call(s->transport, set_vring_base, i, ring_base(s, q));
 	if (ret < 0)
 		return check_session_failed(s, ret, "SET_VRING_BASE");
 	ret = set_ring_address(s, i);

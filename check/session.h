@@ -43,12 +43,14 @@ struct check_session_queue {
 	uint16_t num;
 	uint64_t desc, avail, used; /* guest addresses */
 	uint64_t log_gpa;	    /* where its used ring is logged */
-	uint16_t first;		    /* index that it began with */
-	int stopped_at;		    /* what GET_VRING_BASE answered, -1 if it did not */
-	uint16_t added;		    /* buffers that the device was given since */
-	uint16_t collected;	    /* and gave back */
-	bool fills;		    /* it gives them back when it has something for them, */
-	uint16_t due;		    /* and so many of them, in all, are known to come */
+	uint16_t first;		    /* index, or place, that it began with */
+	int64_t stopped_at;	    /* what GET_VRING_BASE answered, -1 if it did not */
+	/* Of a packed ring: the next descriptors to make available, and to be used. */
+	uint16_t avail_place, used_place;
+	uint16_t added;	    /* buffers that the device was given since */
+	uint16_t collected; /* and gave back */
+	bool fills;	    /* it gives them back when it has something for them, */
+	uint16_t due;	    /* and so many of them, in all, are known to come */
 	int kick, call, err;
 	struct silt_driver *driver;
 	/* The request whose used entry is in each slot, and the last one that was collected. */
@@ -70,6 +72,7 @@ struct check_session {
 	uint64_t protocol;	/* features that were acknowledged */
 	uint64_t more_protocol; /* to acknowledge besides those that the checker needs */
 	uint64_t features;	/* to acknowledge, without VHOST_F_LOG_ALL */
+	bool packed;		/* by those */
 	unsigned int nqueues;
 	struct check_session_queue queue[SESSION_QUEUES];
 	struct check_iommu iommu;
@@ -119,11 +122,11 @@ int check_session_stop(struct check_session *s);
 
 /*
  * The two halves of check_session_stop(), for a driver that goes on adding buffers in another
- * thread during the first. A base is what GET_VRING_BASE answered, or -errno, and the used index at
- * that moment.
+ * thread during the first. A base is what GET_VRING_BASE answered, or -errno, and a split ring's
+ * used index at that moment.
  */
 struct check_session_base {
-	int answer;
+	int64_t answer;
 	uint16_t used;
 };
 

@@ -10,6 +10,7 @@
 #include <silt/error.h>
 
 #include "check/session.h"
+#include "check/session_packed.h"
 #include "check/target_process.h"
 
 /* How long a device may take until it asks for kicks. */
@@ -66,6 +67,25 @@ static int ring_failed(struct check_session *s, unsigned int q)
 	return check_session_error(s, "queue %u: %s", q, silt_errmsg());
 }
 
+/* Its used entry, or descriptor, is the next. */
+static void note_used(const struct check_session *s, struct check_session_queue *q,
+		      struct check_request *r)
+{
+	if (!s->packed) {
+		q->slot[(uint16_t)(q->first + q->collected) % q->num] = r;
+		return;
+	}
+	q->slot[check_packed_offset(q->used_place)] = r;
+	q->used_place = check_packed_advance(q, q->used_place, check_packed_descs(r));
+}
+
+/* What the driver alone writes. */
+static void own_avail(struct check_session *s, const struct check_session_queue *q)
+{
+	check_guest_own_write(s->guest, q->avail,
+			      s->packed ? SILT_VIRTQ_EVENT_SIZE : silt_virtq_avail_size(q->num));
+}
+
 static int collect_queue(struct check_session *s, unsigned int i)
 {
 	struct check_session_queue *q = &s->queue[i];
@@ -76,7 +96,7 @@ static int collect_queue(struct check_session *s, unsigned int i)
 
 	while ((ret = silt_driver_collect(q->driver, &token, &len)) > 0) {
 		r = token;
-		q->slot[(uint16_t)(q->first + q->collected) % q->num] = r;
+		note_used(s, q, r);
 		q->last = r;
 		q->collected++;
 		r->done = true;
@@ -111,7 +131,7 @@ static int enable_calls(struct check_session *s)
 		ret = silt_driver_enable_call(q->driver);
 		if (ret < 0)
 			return ring_failed(s, i);
-		check_guest_own_write(s->guest, q->avail, silt_virtq_avail_size(q->num));
+		own_avail(s, q);
 		came |= ret;
 	}
 	return came;
@@ -299,9 +319,12 @@ static int add(struct check_session *s, struct check_request *r)
 		q->flying = r;
 	if (r->table)
 		check_guest_own_write(s->guest, r->table, r->nsegs * 16);
+	if (s->packed)
+		check_packed_own_request(s, r);
 	ret = silt_driver_publish(q->driver);
-	check_guest_own_write(s->guest, q->desc, silt_virtq_desc_size(q->num));
-	check_guest_own_write(s->guest, q->avail, silt_virtq_avail_size(q->num));
+	if (!s->packed)
+		check_guest_own_write(s->guest, q->desc, silt_virtq_desc_size(q->num));
+	own_avail(s, q);
 	return ret < 0 ? ret : 0;
 }
 
@@ -324,7 +347,7 @@ int check_session_add(struct check_session *s, struct check_request *r)
 	return ret < 0 ? ring_failed(s, r->queue) : 0;
 }
 
-/* Each descriptor of a request, direct or in its table. */
+/* Each descriptor of a request, direct or in its table. All begin with their address. */
 static struct vring_desc *desc_of(struct check_session *s, const struct check_request *r,
 				  unsigned int i)
 {
@@ -334,6 +357,8 @@ static struct vring_desc *desc_of(struct check_session *s, const struct check_re
 
 	if (r->table)
 		return &descs[i];
+	if (s->packed)
+		return &descs[(at + i) % q->num];
 	while (i--)
 		at = descs[at].next % q->num;
 	return &descs[at];
@@ -357,8 +382,11 @@ void check_session_rewrite(struct check_session *s, const struct check_request *
 	}
 	if (r->table)
 		check_guest_own_write(s->guest, r->table, r->nsegs * sizeof(*desc));
-	check_guest_own_write(s->guest, s->queue[r->queue].desc,
-			      silt_virtq_desc_size(s->queue[r->queue].num));
+	if (s->packed)
+		check_packed_own_addresses(s, r);
+	else
+		check_guest_own_write(s->guest, s->queue[r->queue].desc,
+				      silt_virtq_desc_size(s->queue[r->queue].num));
 }
 
 static uint16_t used_field(const struct check_session *s, const struct check_session_queue *q,
@@ -370,6 +398,8 @@ static uint16_t used_field(const struct check_session *s, const struct check_ses
 
 static bool wants_kicks(const struct check_session *s, const struct check_session_queue *q)
 {
+	if (s->packed)
+		return check_packed_wants_kicks(s, q);
 	if (s->features >> VIRTIO_RING_F_EVENT_IDX & 1)
 		return used_field(s, q, 4 + 8 * (uint64_t)q->num) ==
 		       (uint16_t)(q->first + q->added);
@@ -426,7 +456,10 @@ void check_session_poison_rings(struct check_session *s)
 	unsigned int i;
 
 	for (i = 0; i < s->nqueues; i++)
-		poison_ring(s, &s->queue[i]);
+		if (s->packed)
+			check_packed_poison(s, &s->queue[i]);
+		else
+			poison_ring(s, &s->queue[i]);
 }
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
@@ -440,7 +473,8 @@ void check_session_get_bases(const struct check_session *s,
 		bases[i].answer = check_transport_call(s->transport, get_vring_base, i);
 		if (bases[i].answer < 0)
 			return;
-		bases[i].used = used_field(s, &s->queue[i], 2);
+		if (!s->packed)
+			bases[i].used = used_field(s, &s->queue[i], 2);
 	}
 }
 
@@ -456,19 +490,21 @@ static int judge_base(struct check_session *s, unsigned int i,
 	if (base->answer < 0)
 		return check_session_failed(s, base->answer, "GET_VRING_BASE");
 	q->stopped_at = base->answer;
-	if ((uint16_t)(base->answer - q->first - q->collected) > in_flight(q))
+	if (s->packed)
+		check_packed_judge_base(s, i);
+	else if ((uint16_t)(base->answer - q->first - q->collected) > in_flight(q))
 		check_session_wrong(
 			s,
-			"GET_VRING_BASE of queue %u says %d, but buffers were made available "
+			"GET_VRING_BASE of queue %u says %u, but buffers were made available "
 			"from %u up to %u only",
-			i, base->answer, (uint16_t)(q->first + q->collected),
+			i, (unsigned int)base->answer, (uint16_t)(q->first + q->collected),
 			(uint16_t)(q->first + q->added));
 	else if (base->answer != base->used)
 		check_session_wrong(
 			s,
-			"GET_VRING_BASE of queue %u says %d, but the used index is %u: it "
+			"GET_VRING_BASE of queue %u says %u, but the used index is %u: it "
 			"was answered before all requests were finished",
-			i, base->answer, base->used);
+			i, (unsigned int)base->answer, base->used);
 	return 0;
 }
 
@@ -482,6 +518,8 @@ int check_session_stopped(struct check_session *s,
 		ret = judge_base(s, i, &bases[i]);
 	if (ret == 0)
 		ret = check_session_collect(s);
+	for (i = 0; i < s->nqueues && !ret && s->packed; i++)
+		check_packed_judge_used(s, i);
 	check_session_forget_answers(s);
 	return ret;
 }

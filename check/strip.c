@@ -22,6 +22,10 @@ static const char *ring_part_name(enum check_place_kind kind)
 		return "used ring flags";
 	case PLACE_USED_EVENT:
 		return "event field";
+	case PLACE_RING_DESCS:
+		return "descriptor ring";
+	case PLACE_DEVICE_AREA:
+		return "device area";
 	case PLACE_DESC:
 		return "descriptor table";
 	case PLACE_AVAIL:
@@ -105,27 +109,32 @@ static void describe_page(const struct check_trial *run, uint64_t page, char wha
 
 /* ---- What became of it ----------------------------------------------------------------------- */
 
-static bool ignored(const struct check_compare *c, uint64_t page, const bool ignore[CHECK_CLASSES])
+static enum check_page_state state_of_miss(const struct check_trial *run, uint64_t page,
+					   const bool ignore[CHECK_CLASSES])
 {
+	const struct check_hits *misses = &run->compare->misses;
+	bool shadow =
+		run->scenario->family == FAMILY_SHADOW || run->scenario->family == FAMILY_AIMED;
 	unsigned int i;
 
-	for (i = 0; i < c->misses.n; i++)
-		if (c->misses.v[i].page == page)
-			return ignore[check_place_class(c->misses.v[i].kind)];
-	return false;
+	for (i = 0; i < misses->n; i++) {
+		if (misses->v[i].page != page)
+			continue;
+		if (ignore[check_place_class(misses->v[i].kind)])
+			return CHECK_IGNORED_MISS;
+		if (misses->v[i].ambiguous)
+			return CHECK_AMBIGUOUS;
+	}
+	return shadow ? CHECK_STALE : CHECK_MISSED;
 }
 
 static enum check_page_state state_of(const struct check_trial *run, uint64_t page,
 				      const bool ignore[CHECK_CLASSES])
 {
 	const struct check_compare *c = run->compare;
-	bool shadow =
-		run->scenario->family == FAMILY_SHADOW || run->scenario->family == FAMILY_AIMED;
 
 	if (silt_bitmap_test(c->missed, page))
-		return ignored(c, page, ignore) ? CHECK_IGNORED_MISS
-		       : shadow			? CHECK_STALE
-						: CHECK_MISSED;
+		return state_of_miss(run, page, ignore);
 	return silt_bitmap_test(c->changed, page) ? CHECK_LOGGED : CHECK_EXTRA;
 }
 

@@ -6,6 +6,7 @@ const scenarios = data.scenarios;
 const RESULTS = ["pass", "fail", "error", "skip"];
 const STATES = {logged: "changed and marked", missed: "changed and not marked",
 	stale: "its copy was old in the end", ignored: "missed, of a class that is ignored",
+	ambiguous: "of a packed ring, missed with one log address only",
 	extra: "marked and not changed"};
 /* Failures that are open at the beginning, and pages of each that are listed. */
 const OPEN = 3, LISTED = 64;
@@ -72,11 +73,13 @@ function show_figures() {
 		["extra", sum(scenarios, (s) => s.extra)],
 		["late", sum(scenarios, (s) => s.late)],
 		["ignored", sum(scenarios, (s) => s.ignored)],
+		["ambiguous", sum(scenarios, (s) => s.ambiguous)],
 	];
 	const names = {pass: "scenarios passed", fail: "failed", error: "in error", skip: "skipped",
 		known: "known failures among them", changed: "pages changed",
 		missed: "pages missed or stale", extra: "pages marked though unchanged",
-		late: "marks in a log that was replaced before", ignored: "missed pages of ignored classes"};
+		late: "marks in a log that was replaced before", ignored: "missed pages of ignored classes",
+		ambiguous: "pages of packed rings missed with one log address only"};
 	const body = add(by_id("figures"), "tbody");
 
 	for (const [id, value] of figures) {
@@ -349,7 +352,8 @@ function show_rates() {
 /* ---- Scenarios -------------------------------------------------------------------------------- */
 
 function show_scenarios(family) {
-	const numbers = ["changed", "logged", "missed", "extra", "stale", "late", "ignored"];
+	const numbers = ["changed", "logged", "missed", "extra", "stale", "late", "ignored",
+		"ambiguous"];
 	const hostile = family.scenarios[0].mode === "hostile";
 	const body = add_table(by_id("scenarios"), family.name, "result", "name", ...family.axes,
 		...(hostile ? [] : numbers), "ms", "why");

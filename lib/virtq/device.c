@@ -564,10 +564,15 @@ int silt_virtq_publish(struct silt_virtq *vq)
 	silt_virtq_flush(vq);
 	silt_inflight_batch(vq);
 	silt_fault_before_publish(vq);
+	if (SILT_FAULT(ring_marked_early)) {
+		mark_published(vq, packed);
+		silt_fault_linger();
+	}
 	stored = !vq->ring_error && (packed ? silt_packed_store(vq) : store_split(vq, idx));
 	silt_fault_after_publish(vq);
 	/* After a fault some may have been stored all the same. */
-	mark_published(vq, packed);
+	if (!SILT_FAULT(ring_marked_early))
+		mark_published(vq, packed);
 	if (stored)
 		silt_inflight_settle(vq, idx);
 	give_staged(vq);

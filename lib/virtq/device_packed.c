@@ -97,6 +97,7 @@ static bool store_used(const struct silt_virtq *vq, uint16_t place,
 {
 	uint16_t flags = silt_packed_used(place) | (s->len ? VRING_DESC_F_WRITE : 0);
 
+	silt_fault_flags_first(vq, place, flags);
 	return silt_access_store64(silt_packed_tail(&vq->ring, silt_packed_offset(place)),
 				   silt_packed_pack(s->len, s->slot->elem.head, flags));
 }

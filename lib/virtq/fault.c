@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <signal.h>
+#include <time.h>
 
 #include "virtq/fault.h"
 #include "virtq/packed.h"
@@ -8,6 +9,9 @@
 #define FOUR_GIB  (UINT64_C(1) << 32)
 /* The one that the process dies at, of those whose marks would reach a log. */
 #define LAST_PUBLISH 3
+
+/* Longer than a harvest takes, also where others use the CPUs. */
+#define LINGER_NS 2000000
 
 /* With that fault, so many marks go to a log that was replaced. */
 #define MARKS_TO_OLD_LOG 8
@@ -222,6 +226,27 @@ void silt_fault_descs(const struct silt_virtq *vq, uint64_t *off, uint64_t *len)
 		*off += SILT_LOG_PAGE_SIZE;
 	if (SILT_FAULT(packed_descs_at_log_addr))
 		*off += vq->log_gpa - vq->desc_gpa;
+}
+
+void silt_fault_linger(void)
+{
+	struct timespec now;
+	int64_t end = 0, ns = 0;
+
+	while (!end || ns < end) {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+		if (!end)
+			end = ns + LINGER_NS;
+	}
+}
+
+void silt_fault_flags_first(const struct silt_virtq *vq, uint16_t place, uint16_t flags)
+{
+	if (!SILT_FAULT(packed_flags_first))
+		return;
+	silt_access_store16(&silt_packed_desc(&vq->ring, silt_packed_offset(place))->flags, flags);
+	silt_fault_linger();
 }
 
 static void count_and_die(const struct silt_virtq *vq)

@@ -15,6 +15,12 @@ void silt_fault_data(const struct silt_virtq *vq, const struct silt_virtq_elem *
 void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, uint64_t *len);
 void silt_fault_descs(const struct silt_virtq *vq, uint64_t *off, uint64_t *len);
 
+/* Time in which somebody may look at what is not complete. */
+void silt_fault_linger(void);
+
+/* The flags of a used descriptor, before its ID and length. */
+void silt_fault_flags_first(const struct silt_virtq *vq, uint16_t place, uint16_t flags);
+
 /* Deaths: while nothing of a batch is stored, and when all of it is and nothing is marked. */
 void silt_fault_before_publish(const struct silt_virtq *vq);
 void silt_fault_after_publish(const struct silt_virtq *vq);
@@ -33,6 +39,16 @@ static inline void silt_fault_used(const struct silt_virtq *vq, uint64_t *off, u
 static inline void silt_fault_descs(const struct silt_virtq *vq, uint64_t *off, uint64_t *len)
 {
 	(void)vq, (void)off, (void)len;
+}
+
+static inline void silt_fault_linger(void)
+{
+}
+
+static inline void silt_fault_flags_first(const struct silt_virtq *vq, uint16_t place,
+					  uint16_t flags)
+{
+	(void)vq, (void)place, (void)flags;
 }
 
 static inline void silt_fault_before_publish(const struct silt_virtq *vq)

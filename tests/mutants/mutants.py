@@ -6,6 +6,7 @@
     mutants.py sync SOURCE_DIR          those of the sync engine, of which no backend is made
     mutants.py run SILT NET SOURCE_DIR KIND
                                         is this one seen, and is what is blamed really wrong?
+                                        KIND@packed: where rings are packed?
     mutants.py clean SILT NET RUNS      quick runs without a fault, each with another seed: all pass
 
 NET is the network backend of the tests. Kinds that end with -net are sought in it.
@@ -56,6 +57,7 @@ MISSES = {
     "page_shift": ("data", "read data"),
     "partial_page": ("data", "read data"),
     "publish_unflushed": ("completion", "used index"),
+    "ring_marked_early": ("completion", "used index"),
     "second_queue_unlogged": ("data", "read data"),
     "second_seg_unlogged": ("completion", "status of"),
     "status_unlogged": ("completion", "status of"),
@@ -68,6 +70,34 @@ MISSES = {
     "used_index_unlogged": ("completion", "used index"),
     "wrap_unlogged": ("completion", "used entry"),
 }
+
+# With packed rings, which have no used index: those of the faults that differ there, or that the
+# ring's format could hide.
+PACKED_MISSES = {
+    "batch_first_only": ("data", "read data"),
+    "data_last_page": ("data", "read data"),
+    "data_unlogged": ("data", "read data"),
+    "desc_reread": ("data", "read data"),
+    "event_unlogged": ("bookkeeping", "device area"),
+    "flags_unlogged": ("bookkeeping", "device area"),
+    "indirect_unlogged": ("data", "read data"),
+    "last_byte": ("data", "read data"),
+    "packed_batch_first_only": ("completion", "used descriptor"),
+    "publish_unflushed": ("completion", "used descriptor"),
+    "ring_marked_early": ("completion", "used descriptor"),
+    "second_seg_unlogged": ("completion", "status of"),
+    "status_unlogged": ("completion", "status of"),
+    "used_entry_unlogged": ("completion", "used descriptor"),
+    "used_flag_ignored": ("completion", "used descriptor"),
+    "used_gpa_ignored": ("completion", "used descriptor"),
+    "wrap_unlogged": ("completion", "used descriptor"),
+}
+PACKED_ERRORS = {
+    "base_before_drain": r"GET_VRING_BASE .* answered before all requests were finished",
+    "packed_flags_first": r"used entry \d+: the device does not hold|wrong answer|no completion",
+}
+# Missed with one log address only.
+AMBIGUOUS = {"packed_descs_at_log_addr"}
 
 # Which of the covering subset's scenarios have to see it, without the others: what is of a
 # migration's order of messages, and what only load shows. One fault is sought in all of them, so
@@ -85,6 +115,7 @@ PARTS = {
     "log_all_ignored_after_toggle": "migration/*",
     "log_swap_lost": "migration/*",
     "mark_after_replace": "shadow/*",
+    "ring_marked_early": "shadow/*",
     "mark_one_in_100_lost": "shadow/*",
     "new_region_unlogged": "migration/*",
 }
@@ -207,7 +238,10 @@ def kinds(source):
     rooms = ("lib/base", "lib/log", "lib/virtq", "lib/vhost", "blk")
     found = kinds_in(*(source / room for room in rooms))
     net = kinds_in(source / "tests" / "backends")
-    return sorted(found | {fault for fault in RESTARTS if set(fault.split(",")) <= found} |
+    packed = {*PACKED_MISSES, *PACKED_ERRORS, *AMBIGUOUS}
+    return sorted({fault for fault in found if not fault.startswith("packed_")} |
+                  {fault for fault in RESTARTS if set(fault.split(",")) <= found} |
+                  {f"{kind}@packed" for kind in packed & found} |
                   {f"{kind}-net" for kind in net | (found & set(NET))})
 
 
@@ -217,6 +251,7 @@ def in_net(backend, kind):
 
 
 def check(silt, net, fault, seed, directory):
+    fault, _, ring = fault.partition("@")
     env = {**os.environ, "SILT_FAULT": fault.removesuffix("-net")}
     command = [silt, "check", "--keep", "--timeout=2s", f"--seed={seed}", "--json=report.json"]
     if fault.endswith("-net"):
@@ -228,7 +263,9 @@ def check(silt, net, fault, seed, directory):
     elif fault in AIMED:
         command += ["--self-test", "--only=shadow/aimed/*", "--time=5s"]
     else:
-        command += ["--self-test", "--quick", f"--only={PARTS.get(fault, PART)}"]
+        command += ["--self-test", "--quick", f"--only={PARTS.get(fault, PART)}{ring}"]
+        if ring:
+            command[-1] += "*"
     done = subprocess.run(command, cwd=directory, env=env, text=True, capture_output=True,
                           timeout=300, check=False)
     report = json.loads((directory / "report.json").read_text())
@@ -308,7 +345,21 @@ def marks_too_much(report):
     return sum(s["extra"] for s in scenarios) > sum(s["changed"] for s in scenarios) / 4
 
 
+def ambiguous_pages(report):
+    return sum(scenario["ambiguous"] for scenario in report["scenarios"])
+
+
+def seen_packed(fault, status, report):
+    if fault in PACKED_MISSES:
+        return status == 1 and sees_miss(report, PACKED_MISSES[fault])
+    if fault in PACKED_ERRORS:
+        return status == 1 and sees_error(report, PACKED_ERRORS[fault])
+    return status == 0 and ambiguous_pages(report) > 0
+
+
 def seen(fault, status, report):
+    if fault.endswith("@packed"):
+        return seen_packed(fault.removesuffix("@packed"), status, report)
     if fault in HARMLESS:
         return status == 0
     if fault in MISSES:
@@ -323,7 +374,8 @@ def run(silt, net, source, fault):
         sys.exit(f"{fault}: no such fault in the sources")
     if fault in ELSEWHERE:
         return
-    if not any(fault in known for known in (MISSES, ERRORS, EXTRA, HARMLESS)):
+    if not fault.endswith("@packed") and \
+            not any(fault in known for known in (MISSES, ERRORS, EXTRA, HARMLESS)):
         sys.exit(f"{fault}: this test does not say what silt check must find")
     for seed in range(1, TRIES + 1):
         with tempfile.TemporaryDirectory() as place:

@@ -84,15 +84,15 @@ static void check_page(json_object *page)
 static void check_scenario(json_object *s)
 {
 	static const struct field fields[] = {
-		{"name", json_type_string},   {"mode", json_type_string},
-		{"axes", json_type_object},   {"result", json_type_string},
-		{"known", json_type_boolean}, {"reason", json_type_string},
-		{"changed", json_type_int},   {"logged", json_type_int},
-		{"missed", json_type_int},    {"extra", json_type_int},
-		{"stale", json_type_int},     {"late", json_type_int},
-		{"ignored", json_type_int},   {"pages", json_type_array},
-		{"repro", json_type_string},  {"seconds", json_type_double},
-		{"strip", json_type_array},
+		{"name", json_type_string},    {"mode", json_type_string},
+		{"axes", json_type_object},    {"result", json_type_string},
+		{"known", json_type_boolean},  {"reason", json_type_string},
+		{"changed", json_type_int},    {"logged", json_type_int},
+		{"missed", json_type_int},     {"extra", json_type_int},
+		{"stale", json_type_int},      {"late", json_type_int},
+		{"ignored", json_type_int},    {"ambiguous", json_type_int},
+		{"pages", json_type_array},    {"repro", json_type_string},
+		{"seconds", json_type_double}, {"strip", json_type_array},
 	};
 	static const char *const results[] = {"pass", "fail", "skip", "error", NULL};
 	json_object *pages = get(s, "pages");

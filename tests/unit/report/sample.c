@@ -56,6 +56,7 @@ static const struct check_outcome outcomes[] = {
 	 .missed = 2,
 	 .extra = 3,
 	 .ignored = 1,
+	 .ambiguous = 2,
 	 .late = 4,
 	 .pages = pages,
 	 .npages = 2,
