@@ -113,11 +113,15 @@
 #define DATA_SIZE      (DATA_AREAS * AREA_SIZE)
 #define DATA_GPA(area) (WINDOW_GPA + (2 + (area)) * SPAN - AREA_SIZE / 2)
 #define DATA_ALIAS_GPA (WINDOW_GPA + 11 * SPAN - AREA_SIZE / 2)
+#define LARGE_PAGES    256U
+#define LARGE_SIZE     (LARGE_PAGES * PAGE)
+#define LARGE_GPA      (WINDOW_GPA + 10 * SPAN - 100 * PAGE)
 
 /* Where an IOVA would be logged by mistake is in the log, but outside of the window. */
 #define CONTROL_IOVA 0x10000000ULL
 #define USED_IOVA    0x20000000ULL
 #define DATA_IOVA    0x30000000ULL
+#define LARGE_IOVA   0x38000000ULL
 
 /* Inside the control area, which the device only reads, but for the second queue's used ring. */
 #define DESC_AT	       0x00000U
@@ -197,6 +201,7 @@ struct rig {
 	char *control;
 	char *used;
 	char *data;
+	char *large;  /* for one case only */
 	char *shadow; /* of used and data */
 	char *log;
 	int log_file;
@@ -597,7 +602,7 @@ static void add_region(struct vhost_memory *table, uint64_t gpa, uint64_t size, 
 static void set_memory(struct rig *rig)
 {
 	struct vhost_memory *table =
-		calloc(1, sizeof(*table) + (DATA_AREAS + 4) * sizeof(table->regions[0]));
+		calloc(1, sizeof(*table) + (DATA_AREAS + 5) * sizeof(table->regions[0]));
 	unsigned int i;
 
 	if (!table)
@@ -610,6 +615,8 @@ static void set_memory(struct rig *rig)
 		add_region(table, USED_ALIAS_GPA, USED_SIZE, rig->used);
 		add_region(table, DATA_ALIAS_GPA, AREA_SIZE, rig->data);
 	}
+	if (rig->large)
+		add_region(table, LARGE_GPA, LARGE_SIZE, rig->large);
 	VHOST(rig, VHOST_SET_MEM_TABLE, table);
 	free(table);
 }
@@ -1200,6 +1207,69 @@ static void run_layout(struct rig *rig, const struct test *test)
 	while (rig->descriptors < 4 * rig->queue.num) {
 		burst(rig, MIN(some_heads(rig), heads_to_border(rig)));
 		check_log(rig);
+	}
+	finish(rig);
+}
+
+/* How many bits are set of those that a write would set. */
+static unsigned int count_marked(const struct rig *rig, uint64_t gpa, uint64_t size)
+{
+	uint64_t page = gpa / PAGE, bit;
+	unsigned int marked = 0;
+
+	for (; size && page <= (gpa + size - 1) / PAGE; page++) {
+		bit = page - first_bit_of_window(rig);
+		marked += window(rig)[bit / LONG_BITS] >> bit % LONG_BITS & 1;
+	}
+	return marked;
+}
+
+/*
+ * What is written lies at the beginning of the buffer, and is less than the pages of one long. But
+ * with a device IOTLB the whole buffer is logged, by one range of several longs: then wholly.
+ */
+static void receive_large(struct rig *rig, uint64_t offset, uint64_t size)
+{
+	struct queue *q = &rig->queue;
+	uint64_t first_page_left = PAGE - offset % PAGE;
+	unsigned int slot = q->taken % q->num, marked, pages, id;
+	uint32_t length;
+
+	id = add_desc(q, LARGE_IOVA + offset, size, VRING_DESC_F_WRITE);
+	add_head(q, 0, id);
+	rig->frames = 1;
+	rig->frame_size[0] = SMALLEST_BUFFER + below(2 * PAGE);
+	rig->device->feed(rig, rig->frames);
+	publish(q, 1);
+	complete(rig, q);
+	length = q->used->ring[slot].len;
+	if (length != rig->frame_size[0])
+		fail("%u bytes were used for a frame of %u", length, rig->frame_size[0]);
+	expect_used_head(rig);
+	expect_used_element(rig, slot, true);
+	q->taken++;
+	mark(rig, rig->want, LARGE_GPA + offset, length);
+	mark(rig, rig->may, LARGE_GPA + offset, size);
+	pages = 1 + (size - first_page_left + PAGE - 1) / PAGE;
+	marked = count_marked(rig, LARGE_GPA + offset, size);
+	if (marked > 1 + (length + PAGE - 1) / PAGE && marked != pages)
+		fail("of a buffer of %u pages, %u are marked", pages, marked);
+	check_log(rig);
+}
+
+static void run_large(struct rig *rig, const struct test *test)
+{
+	uint64_t offset, size;
+	unsigned int i;
+
+	(void)test;
+	rig->large = must_map(LARGE_SIZE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1);
+	set_memory(rig);
+	iotlb_update(rig, LARGE_IOVA, rig->large, LARGE_SIZE);
+	for (i = 0; i < 100; i++) {
+		size = (LONG_BITS + below(2 * LONG_BITS)) * PAGE + below(PAGE);
+		offset = below(LARGE_SIZE - size + 1);
+		receive_large(rig, offset, size);
 	}
 	finish(rig);
 }
@@ -2057,6 +2127,13 @@ static const struct test tests[] = {
 		.receivers = true,
 		.setup = {.flags = WITH_IOTLB | ENTRIES_ON_DEMAND | COMPARE_PAGES, BIG_BUFFERS},
 		.run = run_layout,
+	},
+	{
+		/* Of the devices that log buffers. */
+		.name = "device IOTLB, buffers of more pages than a long has bits",
+		.needs = WITH_IOTLB | MERGEABLE,
+		.setup = {.flags = WITH_IOTLB},
+		.run = run_large,
 	},
 	{
 		.name = "device IOTLB, one HVA at two GPAs",
