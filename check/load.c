@@ -104,6 +104,16 @@ static unsigned int wanted(struct check_load *l, unsigned int q)
 	return l->listed[q] ? l->depth * check_device_share(&l->run->builder, q) : 0;
 }
 
+/* What is sent may have left its queue and not yet have come back: each has buffers of its own. */
+static bool has_room_for_answers(const struct check_load *l, unsigned int q)
+{
+	const struct check_trial *run = l->run;
+	const struct check_request *r = check_trial_request(run, l->list[q][l->next[q]]);
+
+	return !r->answers || r->answer_queue == q ||
+	       check_session_spare(&run->session, r->answer_queue) >= r->answers;
+}
+
 static int refill(struct check_load *l, unsigned int q)
 {
 	struct check_trial *run = l->run;
@@ -111,7 +121,8 @@ static int refill(struct check_load *l, unsigned int q)
 	struct check_request *r;
 	int ret = 0;
 
-	while (check_session_in_flight(&run->session, q) < most && !ret) {
+	while (check_session_in_flight(&run->session, q) < most && !ret &&
+	       has_room_for_answers(l, q)) {
 		i = next_idle(l, q);
 		r = check_trial_request(run, i);
 		check_trial_verify(run, r);
