@@ -153,10 +153,21 @@ void check_packed_poison(struct check_session *s, const struct check_session_que
 
 /* ---- Bases ----------------------------------------------------------------------------------- */
 
+/*
+ * The place of the next used descriptor. Some backends leave it out, since of a ring that is
+ * stopped it is that of the next available one. It is never 0 if that is not, too.
+ */
+static uint16_t used_place(const struct check_session_queue *q)
+{
+	uint16_t avail = q->stopped_at, used = q->stopped_at >> 16;
+
+	return used ? used : avail;
+}
+
 void check_packed_judge_base(struct check_session *s, unsigned int i)
 {
 	const struct check_session_queue *q = &s->queue[i];
-	uint16_t avail = q->stopped_at, used = q->stopped_at >> 16;
+	uint16_t avail = q->stopped_at, used = used_place(q);
 
 	if (!available_up_to(q, avail))
 		check_session_wrong(
@@ -176,9 +187,8 @@ void check_packed_judge_base(struct check_session *s, unsigned int i)
 void check_packed_judge_used(struct check_session *s, unsigned int i)
 {
 	const struct check_session_queue *q = &s->queue[i];
-	uint16_t used = q->stopped_at >> 16;
 
-	if (used != q->used_place)
+	if (used_place(q) != q->used_place)
 		check_session_wrong(
 			s,
 			"GET_VRING_BASE of queue %u says 0x%x, but descriptors are used up to "

@@ -106,6 +106,16 @@ int silt_set_vring_addr(struct silt_backend *b, struct silt_vhost_msg *msg)
 	return ret < 0 ? ret : silt_commit(b);
 }
 
+/*
+ * Of a packed ring, the place of the next used descriptor may be left out, as some backends do when
+ * they are asked: since the ring was stopped it is that of the next available one. It is never 0 if
+ * that is not, too.
+ */
+static uint32_t whole_base(uint32_t num)
+{
+	return num >> 16 ? num : num | num << 16;
+}
+
 int silt_set_vring_base(struct silt_backend *b, struct silt_vhost_msg *msg)
 {
 	const struct silt_vhost_vring_state *state = &msg->payload.state;
@@ -116,7 +126,7 @@ int silt_set_vring_base(struct silt_backend *b, struct silt_vhost_msg *msg)
 	if (state->num > UINT16_MAX && !silt_conf_packed(b->next))
 		return silt_err(EINVAL, "queue %u: base %u, at most %u possible", state->index,
 				state->num, UINT16_MAX);
-	r->set_base = state->num;
+	r->set_base = silt_conf_packed(b->next) ? whole_base(state->num) : state->num;
 	return silt_commit(b);
 }
 

@@ -61,8 +61,8 @@ static void test_bases(void **state)
 		assert_int_equal(rig_base(&rig, 0), base_after(n));
 		assert_false(rig.queues[0].running);
 		if (i % 2)
-			assert_true(
-				rig_do_state(&rig, SILT_VHOST_SET_VRING_BASE, 0, base_after(n)));
+			assert_true(rig_do_state(&rig, SILT_VHOST_SET_VRING_BASE, 0,
+						 i % 4 == 1 ? base_after(n) : place_after(n)));
 		assert_true(rig_do_fd(&rig, SILT_VHOST_SET_VRING_KICK, 0, fd));
 		assert_true(rig.queues[0].running);
 		close(fd);

@@ -62,7 +62,8 @@ class Backend:
 class Machine:
     """One QEMU. The guest's serial line is its standard input and output."""
 
-    def __init__(self, directory, name, boot, workload, disk, patience, incoming=False):
+    def __init__(self, directory, name, boot, workload, disk, patience, incoming=False,
+                 packed=False):
         self.name = name
         self.patience = patience
         self.serial = directory / f"{name}.serial"
@@ -73,7 +74,7 @@ class Machine:
         self.monitor, theirs = socket.socketpair()
         with theirs, open(self.stderr, "wb") as stderr:
             self.process = subprocess.Popen(
-                TETHER + self._command(boot, workload, disk, theirs.fileno(), incoming),
+                TETHER + self._command(boot, workload, disk, theirs.fileno(), incoming, packed),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
                 pass_fds=[theirs.fileno()])
         threading.Thread(target=self._drain, daemon=True).start()
@@ -84,7 +85,7 @@ class Machine:
                          capabilities=[{"capability": "events", "state": True}])
 
     @staticmethod
-    def _command(boot, workload, disk, qmp_fd, incoming):
+    def _command(boot, workload, disk, qmp_fd, incoming, packed):
         kernel, initramfs = boot
         command = [
             "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35,memory-backend=mem",
@@ -92,7 +93,7 @@ class Machine:
             "-display", "none", "-no-reboot",
             "-object", f"memory-backend-memfd,id=mem,size={MEMORY},share=on",
             "-chardev", f"socket,id=disk,path={disk}",
-            "-device", "vhost-user-blk-pci,chardev=disk",
+            "-device", f"vhost-user-blk-pci,chardev=disk,packed={'on' if packed else 'off'}",
             "-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
             "-chardev", f"socket,id=monitor,fd={qmp_fd}", "-mon", "monitor,mode=control",
             "-kernel", str(kernel), "-initrd", str(initramfs),

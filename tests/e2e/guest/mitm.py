@@ -41,6 +41,7 @@ class Relay:
         self.backend = backend
         self.path = path
         self.logs = 0  # that were handed over
+        self.features = 0  # acknowledged
         self.logging = []  # what LOG_ALL was set to, each time it changed
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
@@ -79,7 +80,8 @@ class Relay:
     def _look(self, data, fds):
         request = HEADER.unpack_from(data)[0]
         if request == SET_FEATURES:
-            on = bool(struct.unpack_from("=Q", data, HEADER.size)[0] & F_LOG_ALL)
+            self.features, = struct.unpack_from("=Q", data, HEADER.size)
+            on = bool(self.features & F_LOG_ALL)
             if on != (self.logging[-1] if self.logging else False):
                 self.logging.append(on)
         if request != SET_LOG_BASE:

@@ -30,6 +30,7 @@ SLOW = {"max_bandwidth": 100 << 20, "downtime_limit": 1}
 FAST = {"max_bandwidth": 100 << 30, "downtime_limit": 60000}
 ROUND = r"round bad-pages=(\d+)"
 VERIFIED = r"verified bad-pages=(\d+)"
+RING_PACKED = 34  # a feature
 BUSY_PASS = 4  # the pass of pre-copy under load from which on the switchover is allowed
 
 
@@ -44,6 +45,7 @@ class World:
         self.image = directory / "image"
         disk.create(self.image)
         self.started = []
+        self.packed = False  # the guests' rings
 
     def _start(self, what, *arguments, **more):
         program = what(self.directory, *arguments, **more)
@@ -60,7 +62,7 @@ class World:
     def machine(self, name, path, incoming):
         workload = f"/dev/vda {BUFFERS} {disk.READ_CHUNKS} {disk.WRITE_CHUNKS}"
         machine = self._start(Machine, name, self.boot_files, workload, path, PATIENCE,
-                              incoming=incoming)
+                              incoming=incoming, packed=self.packed)
         machine.connect()
         return machine
 
@@ -183,6 +185,20 @@ def load(world):
     check_disk(world, target)
 
 
+def packed(world):
+    """Packed rings, of which no record is kept of what is in flight."""
+    world.packed = True
+    relay = world.relay(world.backend("a"))
+    b = world.backend("b")
+    source = world.boot("first", relay.path)
+    if not relay.features >> RING_PACKED & 1:
+        raise Failure(f"features {relay.features:#x} were acknowledged, without packed rings")
+    target = world.machine("second", b.path, incoming=True)
+    migrate_under_load(world, source, target)
+    check_guest(target)
+    check_disk(world, target)
+
+
 def cancel(world):
     """A cancelled migration leaves no trace: logging ends, and the next one is whole."""
     a, b = world.backend("a"), world.backend("b")
@@ -252,7 +268,7 @@ def control(world):
         raise Failure("the dirty log was lost, and nobody saw it")
 
 
-SCENARIOS = {f.__name__: f for f in (load, cancel, back, dry, control)}
+SCENARIOS = {f.__name__: f for f in (load, packed, cancel, back, dry, control)}
 
 
 def run(name, silt, workload):
