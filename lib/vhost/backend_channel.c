@@ -25,7 +25,9 @@ void silt_miss_note(struct silt_backend *b, unsigned int q, uint64_t iova, unsig
 	bool new;
 
 	pthread_mutex_lock(&b->iommu.lock);
-	new = m->state == SILT_MISS_NONE || m->iova != iova || m->access != access;
+	/* A denial did not reach a queue that was parked meanwhile and only looks again now. */
+	new = m->state == SILT_MISS_NONE || m->state == SILT_MISS_DENIED || m->iova != iova ||
+	      m->access != access;
 	if (new)
 		*m = (struct silt_miss){.state = SILT_MISS_NEW, .iova = iova, .access = access};
 	pthread_mutex_unlock(&b->iommu.lock);
@@ -274,6 +276,9 @@ int silt_channel_work(struct silt_backend *b, bool drained)
 	if (!io->iotlb)
 		return 0;
 	eventfd_read(io->wake_fd, &ignored);
+	/* Nothing else may tell that the socket is empty by now. */
+	if (io->answered && !drained)
+		eventfd_write(io->wake_fd, 1);
 	if (io->answered && drained) {
 		ret = check_answer(b);
 		silt_vhost_close_fds(&io->rx.msg);

@@ -392,6 +392,56 @@ static void test_update_before_answer(void **state)
 	stop(&f);
 }
 
+/* A denial that waits until the socket is empty comes then, however many messages there were. */
+static void test_denied_behind_messages(void **state)
+{
+	const struct silt_vhost_msg msg = {.hdr = {SILT_VHOST_SET_OWNER, SILT_VHOST_VERSION, 0}};
+	struct pollfd p = {.events = POLLIN};
+	struct fixture f;
+
+	(void)state;
+	for (unsigned int n = 30; n < 35; n++) {
+		start(&f);
+		run_ring(&f, 0);
+		request(&f, 0, PLAIN, 64, 7);
+		run(&f, 0);
+		expect(&f, SILT_VHOST_IOTLB_MISS, PLAIN, WRITE);
+		for (unsigned int i = 0; i < n; i++)
+			assert_int_equal(silt_vhost_send(f.rig.fd, &msg, 0), 0);
+		answer(&f, 1);
+		p.fd = silt_backend_fd(f.rig.b);
+		while (poll(&p, 1, 0))
+			process(&f);
+		expect(&f, SILT_VHOST_IOTLB_ACCESS_FAIL, PLAIN, WRITE);
+		expect_broken(&f, 0);
+		stop(&f);
+	}
+}
+
+/* A queue that was parked meanwhile, and has not looked again, must not wait for ever after it. */
+static void test_denied_before_next_look(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	start(&f);
+	run_ring(&f, 0);
+	request(&f, 0, PLAIN, 64, 7);
+	run(&f, 0);
+	expect(&f, SILT_VHOST_IOTLB_MISS, PLAIN, WRITE);
+	unmap(&f, DATA, 64);
+	answer(&f, 1);
+	process(&f);
+	expect(&f, SILT_VHOST_IOTLB_ACCESS_FAIL, PLAIN, WRITE);
+	run(&f, 0);
+	expect(&f, SILT_VHOST_IOTLB_MISS, PLAIN, WRITE);
+	answer(&f, 1);
+	process(&f);
+	expect(&f, SILT_VHOST_IOTLB_ACCESS_FAIL, PLAIN, WRITE);
+	expect_broken(&f, 0);
+	stop(&f);
+}
+
 /* GET_VRING_BASE is answered although a translation is missing, and the buffer is left alone. */
 static void test_stop_while_missing(void **state)
 {
@@ -627,6 +677,8 @@ int main(void)
 		cmocka_unit_test(test_data),
 		cmocka_unit_test(test_denied),
 		cmocka_unit_test(test_update_before_answer),
+		cmocka_unit_test(test_denied_behind_messages),
+		cmocka_unit_test(test_denied_before_next_look),
 		cmocka_unit_test(test_stop_while_missing),
 		cmocka_unit_test(test_invalidate_in_flight),
 		cmocka_unit_test(test_ring_moves),
