@@ -56,16 +56,11 @@ bool silt_vring_resolve(const struct silt_conf *c, unsigned int q, struct silt_v
 	return aligned(l->desc, 16) && aligned(l->avail, packed ? 4 : 2) && aligned(l->used, 4);
 }
 
-/*
- * Of a packed ring, some frontends and backends (DPDK's) know the next available place only. The
- * next used one is then the same: no ring that is stopped has a buffer at the device. A used place
- * of 0 that is meant is told from one that is missing by that, too.
- */
 uint32_t silt_vring_base(const struct silt_vring *ring, bool packed)
 {
-	uint32_t base = ring->base < 0 ? packed * SILT_VIRTQ_PACKED_START : ring->base;
-
-	return packed && base <= UINT16_MAX ? base | base << 16 : base;
+	if (ring->base >= 0)
+		return ring->base;
+	return packed ? SILT_VIRTQ_PACKED_START | (uint32_t)SILT_VIRTQ_PACKED_START << 16 : 0;
 }
 
 /* Does a running ring have to be drained, or may an idle one become ready? */

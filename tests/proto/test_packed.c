@@ -70,26 +70,6 @@ static void test_bases(void **state)
 	rig_fini(&rig);
 }
 
-/* DPDK tells, and asks for, the next available descriptor only. */
-static void test_half_bases(void **state)
-{
-	struct rig rig;
-	unsigned int n;
-
-	(void)state;
-	start(&rig);
-	for (n = 0; n < 3 * RIG_NUM; n += 2) {
-		int fd = eventfd(0, EFD_CLOEXEC);
-
-		rig_base(&rig, 0);
-		assert_true(rig_do_state(&rig, SILT_VHOST_SET_VRING_BASE, 0, place_after(n)));
-		assert_true(rig_do_fd(&rig, SILT_VHOST_SET_VRING_KICK, 0, fd));
-		work(&rig);
-		close(fd);
-	}
-	rig_fini(&rig);
-}
-
 static void test_where_a_ring_begins(void **state)
 {
 	struct rig rig;
@@ -235,7 +215,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bases),
-		cmocka_unit_test(test_half_bases),
 		cmocka_unit_test(test_where_a_ring_begins),
 		cmocka_unit_test(test_wrong_bases),
 		cmocka_unit_test(test_sizes),
