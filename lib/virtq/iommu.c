@@ -118,16 +118,30 @@ static void mark_common(struct silt_virtq *vq, const struct silt_memory_region *
 		silt_log_write(&vq->writer, r->gpa + (first - r->user_addr), end - first);
 }
 
-void silt_iommu_mark_aliases(struct silt_virtq *vq, uint64_t gpa, uint64_t len)
+/* Bytes of region @own, which begin at @gpa in it: mark them in all other regions. */
+static void mark_elsewhere(struct silt_virtq *vq, const struct silt_memory_region *own,
+			   uint64_t gpa, uint64_t len)
 {
-	const struct silt_memory_region *own = vq->mem ? region_of(vq->mem, gpa) : NULL;
-
-	if (!own || SILT_FAULT(iommu_first_gpa_only))
-		return;
 	for (unsigned int i = 0; i < silt_memory_count(vq->mem); i++) {
 		const struct silt_memory_region *r = silt_memory_region(vq->mem, i);
 
 		if (r != own)
 			mark_common(vq, r, own->user_addr + (gpa - own->gpa), len);
+	}
+}
+
+/* A ring may go on from one region into the next. */
+void silt_iommu_mark_aliases(struct silt_virtq *vq, uint64_t gpa, uint64_t len)
+{
+	const struct silt_memory_region *own;
+	uint64_t n;
+
+	if (!vq->mem || SILT_FAULT(iommu_first_gpa_only))
+		return;
+	for (; len && (own = region_of(vq->mem, gpa)); gpa += n, len -= n) {
+		n = own->size - (gpa - own->gpa);
+		if (n > len)
+			n = len;
+		mark_elsewhere(vq, own, gpa, n);
 	}
 }

@@ -530,6 +530,51 @@ static void test_region_removed_in_flight(void **state)
 	stop(&f);
 }
 
+/* Two regions, the second behind the first, and each once more elsewhere. */
+static struct silt_memory *doubled_memory(int fd)
+{
+	const struct silt_memory_region regions[] = {
+		{.gpa = 0x10000, .size = 0x4000, .user_addr = 0x100000},
+		{.gpa = 0x14000, .size = 0x4000, .user_addr = 0x300000, .mmap_offset = 0x4000},
+		{.gpa = 0x30000, .size = 0x4000, .user_addr = 0x300000, .mmap_offset = 0x4000},
+		{.gpa = 0x40000, .size = 0x4000, .user_addr = 0x100000},
+	};
+	struct silt_memory *mem, *next;
+
+	assert_int_equal(silt_memory_create(&mem), 0);
+	for (unsigned int i = 0; i < 4; i++) {
+		assert_int_equal(silt_memory_add(mem, &regions[i], fd, &next), 0);
+		silt_memory_put(mem);
+		mem = next;
+	}
+	return mem;
+}
+
+/* Behind an IOMMU, a used ring that lies in two regions is marked wherever either of them lies. */
+static void test_aliases_across_regions(void **state)
+{
+	struct silt_iotlb *iotlb;
+	struct silt_memory *mem;
+	struct fixture f;
+
+	(void)state;
+	start_at(&f, USED, 0, 0);
+	mem = doubled_memory(f.guest.fd_low);
+	assert_int_equal(silt_iotlb_create(&iotlb), 0);
+	silt_virtq_set_iotlb(f.vq, iotlb, NULL, NULL);
+	silt_virtq_set_memory(f.vq, mem);
+	silt_virtq_set_log(f.vq, f.guest.log, true, true, 0x13ff8);
+	silt_virtq_used_unknown(f.vq);
+	assert_true(guest_marked(&f.guest, 0x13000));
+	assert_true(guest_marked(&f.guest, 0x14000));
+	assert_true(guest_marked(&f.guest, 0x43000));
+	assert_true(guest_marked(&f.guest, 0x30000));
+	assert_int_equal(guest_marks(&f.guest), 4);
+	silt_iotlb_put(iotlb);
+	silt_memory_put(mem);
+	stop(&f);
+}
+
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	if (!silt_access_handle(sig, info, context))
@@ -614,6 +659,7 @@ int main(void)
 		cmocka_unit_test(test_order_of_a_completion),
 		cmocka_unit_test(test_order_of_a_wish),
 		cmocka_unit_test(test_region_removed_in_flight),
+		cmocka_unit_test(test_aliases_across_regions),
 		cmocka_unit_test(test_truncated_memory),
 		cmocka_unit_test(test_lost_completion_stays_lost),
 	};
