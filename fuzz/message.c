@@ -23,11 +23,12 @@
 #define MEM_USER  UINT64_C(0x7f0000000000)
 #define LOG_SIZE  0x1000
 #define MAX_STEPS 200
+#define KINDS	  7 /* of fds */
 #define ALL_PROTOCOL                                                                \
 	(SILT_VHOST_PROTOCOL_F_MQ | SILT_VHOST_PROTOCOL_F_LOG_SHMFD |               \
 	 SILT_VHOST_PROTOCOL_F_REPLY_ACK | SILT_VHOST_PROTOCOL_F_CONFIG |           \
 	 SILT_VHOST_PROTOCOL_F_CONFIGURE_MEM_SLOTS | SILT_VHOST_PROTOCOL_F_STATUS | \
-	 SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD)
+	 SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD | SILT_VHOST_PROTOCOL_F_BACKEND_REQ)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -53,7 +54,8 @@ static struct {
 	struct silt_backend *b;
 	struct queue queues[QUEUES];
 	int fd; /* the frontend's end */
-	int kinds[6];
+	int kinds[KINDS];
+	int channel; /* the frontend's end of a back channel; kinds[6] is the other one */
 } world;
 
 /* ---- The device: takes every buffer and gives it back unread ----------------------------------
@@ -128,7 +130,7 @@ static int get_config(void *dev, void *buf, uint32_t offset, uint32_t len)
 
 static const struct silt_backend_ops ops = {
 	.size = sizeof(ops),
-	.features = UINT64_C(1) << 32 | 3 << 28,
+	.features = UINT64_C(1) << 32 | 3 << 28 | SILT_VHOST_F_ACCESS_PLATFORM,
 	.nqueues = QUEUES,
 	.queue_start = queue_start,
 	.queue_stop = queue_stop,
@@ -177,7 +179,7 @@ static void send_bytes(const void *bytes, size_t len, unsigned int nfds, uint8_t
 		cmsg->cmsg_type = SCM_RIGHTS;
 		cmsg->cmsg_len = CMSG_LEN(nfds * sizeof(int));
 		for (unsigned int i = 0; i < nfds; i++)
-			fds[i] = world.kinds[(kinds + i) % 6];
+			fds[i] = world.kinds[(kinds + i) % KINDS];
 		memcpy(CMSG_DATA(cmsg), fds, nfds * sizeof(int));
 	}
 	sendmsg(world.fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -193,11 +195,26 @@ static void send_raw(struct input *in, uint8_t fds)
 		send_bytes(bytes, len, fds & 15, fds >> 4);
 }
 
+/* Addresses of rings and of buffers are translated; some are taken away again. */
+static struct silt_vhost_iotlb iotlb_of(unsigned int q)
+{
+	static const struct silt_vhost_iotlb messages[] = {
+		{MEM_USER, MEM_SIZE, MEM_USER, 3, SILT_VHOST_IOTLB_UPDATE, {0}},
+		{0, MEM_SIZE, MEM_USER, 3, SILT_VHOST_IOTLB_UPDATE, {0}},
+		{MEM_USER + 0x1000, 0x1000, 0, 0, SILT_VHOST_IOTLB_INVALIDATE, {0}},
+		{0x1000, 0x1000, MEM_USER + 0x3000, 1, SILT_VHOST_IOTLB_UPDATE, {0}},
+	};
+
+	return messages[q];
+}
+
 static uint32_t fill(struct silt_vhost_msg *msg, unsigned int q)
 {
 	switch (msg->hdr.request) {
 	case SILT_VHOST_SET_FEATURES:
 		msg->payload.u64 = ops.features | SILT_VHOST_F_LOG_ALL;
+		if (q & 1)
+			msg->payload.u64 &= ~SILT_VHOST_F_ACCESS_PLATFORM;
 		return 8;
 	case SILT_VHOST_SET_PROTOCOL_FEATURES:
 		msg->payload.u64 = ALL_PROTOCOL;
@@ -238,6 +255,9 @@ static uint32_t fill(struct silt_vhost_msg *msg, unsigned int q)
 		msg->payload.inflight =
 			(struct silt_vhost_inflight){QUEUES * 64, 0x3000, QUEUES, 1, 0};
 		return 24;
+	case SILT_VHOST_IOTLB_MSG:
+		msg->payload.iotlb = iotlb_of(q);
+		return 32;
 	case SILT_VHOST_GET_CONFIG:
 	case SILT_VHOST_SET_CONFIG:
 		msg->payload.config = (struct silt_vhost_config){.offset = 8, .size = 8};
@@ -247,9 +267,17 @@ static uint32_t fill(struct silt_vhost_msg *msg, unsigned int q)
 }
 
 static const uint8_t requests[] = {
-	1,  2,	3,  4,	5,  6,	7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 24, 25, 34,
-	36, 37, 38, 39, 40, 19, 5, 6, 8, 9,  12, 18, 2,	 8,  9,	 12, 18, 31, 32, 32,
+	1,  2,	3,  4,	5, 6, 7, 8, 9,	10, 11, 12, 13, 14, 15, 16, 17, 18, 24, 25, 34, 36, 37,
+	38, 39, 40, 19, 5, 6, 8, 9, 12, 18, 2,	8,  9,	12, 18, 31, 32, 32, 21, 22, 22, 22, 2,
 };
+
+static unsigned int fds_of(uint32_t request)
+{
+	return (request >= SILT_VHOST_SET_VRING_KICK && request <= SILT_VHOST_SET_VRING_ERR) ||
+	       (request >= SILT_VHOST_SET_MEM_TABLE && request <= SILT_VHOST_SET_LOG_FD) ||
+	       request == SILT_VHOST_ADD_MEM_REG || request == SILT_VHOST_SET_INFLIGHT_FD ||
+	       request == SILT_VHOST_SET_BACKEND_REQ_FD;
+}
 
 /* kinds[0] is the memory, so that most messages with an fd can succeed. */
 static void send_almost_right(struct input *in, uint8_t step)
@@ -257,22 +285,19 @@ static void send_almost_right(struct input *in, uint8_t step)
 	struct silt_vhost_msg msg = {
 		.hdr = {requests[take(in) % sizeof(requests)], SILT_VHOST_VERSION, 0}};
 	uint8_t how = take(in), kinds = take(in), bytes[sizeof(msg)];
-	unsigned int nfds, size;
+	unsigned int first = msg.hdr.request == SILT_VHOST_SET_BACKEND_REQ_FD ? KINDS - 1 : 0;
+	unsigned int size;
 
 	msg.hdr.size = fill(&msg, step >> 4 & 3);
 	/* Mostly with an answer asked for: a refusal without one is the end. */
 	msg.hdr.flags |= ~how & SILT_VHOST_NEED_REPLY;
-	nfds = msg.hdr.request >= 12 && msg.hdr.request <= 14;
-	nfds |= msg.hdr.request >= 5 && msg.hdr.request <= 7;
-	nfds |= msg.hdr.request == SILT_VHOST_ADD_MEM_REG;
-	nfds |= msg.hdr.request == SILT_VHOST_SET_INFLIGHT_FD;
 	for (unsigned int i = 0; i < (how & 3) && msg.hdr.size; i++)
 		msg.payload.bytes[take(in) % msg.hdr.size] = take(in);
 	size = msg.hdr.size;
 	memcpy(bytes, &msg.hdr, sizeof(msg.hdr));
 	memcpy(bytes + sizeof(msg.hdr), msg.payload.bytes, size);
-	send_bytes(bytes, sizeof(msg.hdr) + size, how & 0x40 ? kinds & 15 : nfds,
-		   how & 0x80 ? kinds >> 4 : 0);
+	send_bytes(bytes, sizeof(msg.hdr) + size, how & 0x40 ? kinds & 15 : fds_of(msg.hdr.request),
+		   how & 0x80 ? kinds >> 4 : first);
 }
 
 /* Rings and descriptors are memory: the guest writes what it likes. */
@@ -298,15 +323,53 @@ static void drain_answers(void)
 	silt_vhost_rx_discard(&rx);
 }
 
-static void negotiate(void)
+/* Take what came on the back channel, and answer with what the input says: nothing, or anything. */
+static void answer_misses(struct input *in)
 {
+	static struct silt_vhost_rx rx;
 	struct silt_vhost_msg msg = {
-		.hdr = {SILT_VHOST_SET_PROTOCOL_FEATURES, SILT_VHOST_VERSION, 8},
-		.payload.u64 = ALL_PROTOCOL,
-	};
+		.hdr = {SILT_VHOST_BACKEND_IOTLB_MSG, SILT_VHOST_VERSION | SILT_VHOST_REPLY, 8}};
+	uint8_t how = take(in);
 
+	while (silt_vhost_recv(world.channel, &rx) > 0) {
+		CHECK(rx.msg.hdr.request == SILT_VHOST_BACKEND_IOTLB_MSG);
+		CHECK(rx.msg.payload.iotlb.type == SILT_VHOST_IOTLB_MISS ||
+		      rx.msg.payload.iotlb.type == SILT_VHOST_IOTLB_ACCESS_FAIL);
+		CHECK(rx.msg.hdr.size == sizeof(rx.msg.payload.iotlb) && !rx.msg.nfds);
+		silt_vhost_rx_discard(&rx);
+	}
+	silt_vhost_rx_discard(&rx);
+	if (how & 8)
+		((uint8_t *)&msg.hdr)[how % sizeof(msg.hdr)] = take(in);
+	msg.payload.u64 = how & 1;
+	msg.hdr.size %= 64;
+	if (how & 6)
+		silt_vhost_send(world.channel, &msg, 0);
+}
+
+static void send_right(uint32_t request, unsigned int q)
+{
+	struct silt_vhost_msg msg = {.hdr = {request, SILT_VHOST_VERSION, 0}};
+
+	msg.hdr.size = fill(&msg, q);
+	msg.nfds = fds_of(request);
+	msg.fds[0] = world.kinds[request == SILT_VHOST_SET_BACKEND_REQ_FD ? KINDS - 1 : 0];
 	CHECK(!silt_vhost_send(world.fd, &msg, 0));
 	CHECK(!silt_backend_process(world.b));
+}
+
+/* A long way for an input to find: a ring that runs behind an IOMMU. */
+static void run_behind_iommu(void)
+{
+	static const uint32_t steps[] = {
+		SILT_VHOST_SET_FEATURES,   SILT_VHOST_SET_BACKEND_REQ_FD, SILT_VHOST_SET_MEM_TABLE,
+		SILT_VHOST_IOTLB_MSG,	   SILT_VHOST_SET_VRING_NUM,	  SILT_VHOST_SET_VRING_ADDR,
+		SILT_VHOST_SET_VRING_KICK, SILT_VHOST_SET_VRING_ENABLE,
+	};
+
+	for (unsigned int i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+		send_right(steps[i], 0);
+	CHECK(world.queues[0].running);
 }
 
 static bool step(struct input *in)
@@ -319,6 +382,9 @@ static bool step(struct input *in)
 		break;
 	case 1:
 		scribble(in);
+		break;
+	case 3:
+		answer_misses(in);
 		break;
 	case 2:
 		for (unsigned int q = 0; q < QUEUES; q++)
@@ -348,9 +414,11 @@ static int lowest_fd(void)
 
 static void open_kinds(void)
 {
-	int pipes[2];
+	int pipes[2], sockets[2];
 
-	CHECK(!pipe(pipes));
+	CHECK(!pipe(pipes) && !socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
+	world.channel = sockets[0];
+	world.kinds[6] = sockets[1];
 	world.kinds[0] = memfd_create("silt-fuzz", MFD_CLOEXEC);
 	world.kinds[1] = eventfd(0, EFD_CLOEXEC);
 	world.kinds[2] = pipes[0];
@@ -362,21 +430,26 @@ static void open_kinds(void)
 
 static void close_kinds(void)
 {
-	for (unsigned int i = 0; i < 6; i++)
+	for (unsigned int i = 0; i < KINDS; i++)
 		close(world.kinds[i]);
+	close(world.channel);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = {data, size};
 	int sockets[2], lowest = lowest_fd();
+	uint8_t begin;
 
 	open_kinds();
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
 	world.fd = sockets[0];
 	CHECK(!silt_backend_create(&ops, NULL, sockets[1], &world.b));
-	if (take(&in) % 4)
-		negotiate();
+	begin = take(&in);
+	if (begin % 4)
+		send_right(SILT_VHOST_SET_PROTOCOL_FEATURES, 0);
+	if (begin % 4 == 3)
+		run_behind_iommu();
 	for (unsigned int i = 0; i < MAX_STEPS && in.left && step(&in); i++)
 		;
 	silt_backend_destroy(world.b);
