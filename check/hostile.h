@@ -58,8 +58,8 @@ extern const struct check_hostile_group check_hostile_chain, check_hostile_table
 	check_hostile_avail, check_hostile_rewrite;
 extern const struct check_hostile_group check_hostile_message, check_hostile_config,
 	check_hostile_fds, check_hostile_fd_flood;
-extern const struct check_hostile_group check_hostile_inflight, check_hostile_cut,
-	check_hostile_silence, check_hostile_closed;
+extern const struct check_hostile_group check_hostile_inflight, check_hostile_iotlb,
+	check_hostile_cut, check_hostile_silence, check_hostile_closed;
 
 struct check_hostile_case {
 	const struct check_hostile_group *group;

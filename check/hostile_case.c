@@ -16,7 +16,7 @@ static const struct check_hostile_group *const groups[] = {
 	&check_hostile_avail,	    &check_hostile_rewrite,	 &check_hostile_message,
 	&check_hostile_config,	    &check_hostile_fds,		 &check_hostile_fd_flood,
 	&check_hostile_inflight,    &check_hostile_cut,		 &check_hostile_silence,
-	&check_hostile_closed,
+	&check_hostile_closed,	    &check_hostile_iotlb,
 };
 
 #define NGROUPS (sizeof(groups) / sizeof(*groups))

@@ -26,6 +26,8 @@
 	X(SILT_VHOST_SET_PROTOCOL_FEATURES, "set-protocol-features") \
 	X(SILT_VHOST_GET_QUEUE_NUM, "get-queue-num")                 \
 	X(SILT_VHOST_SET_VRING_ENABLE, "set-vring-enable")           \
+	X(SILT_VHOST_SET_BACKEND_REQ_FD, "set-backend-req-fd")       \
+	X(SILT_VHOST_IOTLB_MSG, "iotlb-msg")                         \
 	X(SILT_VHOST_GET_CONFIG, "get-config")                       \
 	X(SILT_VHOST_SET_CONFIG, "set-config")                       \
 	X(SILT_VHOST_GET_INFLIGHT_FD, "get-inflight-fd")             \

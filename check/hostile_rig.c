@@ -164,7 +164,8 @@ void check_hostile_prepare_session(struct check_hostile *h)
 		.places = &h->places,
 		.trace = h->env->trace,
 		.more_protocol = SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD |
-				 SILT_VHOST_PROTOCOL_F_RESET_DEVICE | SILT_VHOST_PROTOCOL_F_STATUS,
+				 SILT_VHOST_PROTOCOL_F_RESET_DEVICE | SILT_VHOST_PROTOCOL_F_STATUS |
+				 SILT_VHOST_PROTOCOL_F_BACKEND_REQ,
 	};
 }
 
@@ -417,7 +418,15 @@ static uint32_t fill_payload(struct check_hostile *h, struct silt_vhost_msg *msg
 		msg->payload.log = (struct silt_vhost_log){h->world.log.size, h->world.log.offset};
 		return with_fd(msg, h->world.log.fd, sizeof(msg->payload.log));
 	case SILT_VHOST_SET_LOG_FD:
+	case SILT_VHOST_SET_BACKEND_REQ_FD:
 		return with_fd(msg, h->spare, 0);
+	case SILT_VHOST_IOTLB_MSG:
+		msg->payload.iotlb = (struct silt_vhost_iotlb){
+			.size = GUEST_PAGE,
+			.user_addr = check_hostile_region(h, GUEST_LOW).user_addr,
+			.perm = SILT_IOTLB_READ,
+			.type = SILT_VHOST_IOTLB_UPDATE};
+		return sizeof(msg->payload.iotlb);
 	case SILT_VHOST_SET_VRING_KICK:
 	case SILT_VHOST_SET_VRING_CALL:
 	case SILT_VHOST_SET_VRING_ERR:
