@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,8 +22,27 @@
 /* And silt's own after a minute and so many times what sending all of memory takes. */
 #define FIRST_MS 60e3
 
-/* A downtime that is forecast is had if it is allowed to be so much longer. */
-#define ROOM 1.1
+/* A downtime that is forecast is had if it may be so much longer: clears do not always cost the
+ * same. */
+#define ROOM 1.5
+
+/* The downtime where there is a rate, and it is not given. */
+#define GOAL_MS 300.0
+
+/*
+ * To find out what a page takes, a guest is migrated for so long behind the first round, writing so
+ * much of what can be sent; and then, of what silt was seen to send, it writes so much.
+ */
+#define TRIAL_MS   3e3
+#define TRIAL_LOAD 0.9
+#define LOAD	   0.93
+
+/*
+ * The downtime, of what page by page should settle at: rounds are now longer, now shorter, and one
+ * short one is enough. Less than so many ms would be more about pausing than about pages.
+ */
+#define PART	 0.25
+#define LEAST_MS 25.0
 
 #define BAR_WIDTH 50
 #define MAX_BARS  12
@@ -193,6 +213,72 @@ static int save(const struct bench_converge_options *opt, const struct run *runs
 	return ret;
 }
 
+/* What a page takes in a round, its share of the sync included: ms. */
+static double page_ms(const struct run *run)
+{
+	double ms = 0, pages = 0;
+	size_t i;
+
+	for (i = 1; i < rounds_of(run); i++) {
+		ms += number(round_at(run, i), "total_ms");
+		pages += number(round_at(run, i), "pages");
+	}
+	return pages > 0 ? ms / pages : 0;
+}
+
+/* No guest is moved within a downtime of a ms: it is given up when the time is over. */
+static int try_page(struct bench_converge_options opt, demo_read_kvm_fn *read_kvm, double *ms)
+{
+	double pages_s = (double)opt.bandwidth / GUEST_PAGE;
+	double all_ms = 1e3 * (double)opt.memory / (double)opt.bandwidth;
+	struct run run = {.goal_ms = 1};
+	int ret;
+
+	opt.rate = (uint64_t)(TRIAL_LOAD * pages_s) + 1;
+	ret = migrate(&opt, read_kvm, 2 * all_ms + TRIAL_MS, &run);
+	*ms = ret < 0 ? 0 : page_ms(&run);
+	json_object_put(run.report);
+	return ret < 0 || *ms > 0 ? ret : silt_err(EPROTO, "no second round to learn from");
+}
+
+/*
+ * Of random writes, so many a ms, a share of d = 1 - exp(-a d) of memory is dirty behind a round
+ * that began with d of it, a being the writes in the time that all pages take. Where a is above 1
+ * the rounds settle at a d above 0, else at none.
+ */
+static double settles_ms(double pages, double writes_ms, double one_ms)
+{
+	double d = 1;
+	int i;
+
+	for (i = 0; i < 10000; i++)
+		d = -expm1(-writes_ms * one_ms * d);
+	return d * pages * one_ms;
+}
+
+/* Choose what the caller did not. */
+static int calibrate(struct bench_converge_options *opt)
+{
+	double pages = (double)opt->memory / GUEST_PAGE, silt = 0, per_page = 0, floor;
+	int ret = try_page(*opt, NULL, &silt);
+
+	if (ret >= 0)
+		ret = try_page(*opt, per_page_read, &per_page);
+	if (ret < 0)
+		return ret;
+	opt->rate = (uint64_t)(LOAD / silt * 1e3);
+	floor = settles_ms(pages, LOAD / silt, per_page);
+	printf("A page takes %.1f us, and %.1f where syncs go page by page, which should settle at a\n"
+	       "downtime of %.0f ms.\n\n",
+	       silt * 1e3, per_page * 1e3, floor);
+	if (floor * PART < LEAST_MS)
+		return silt_err(ERANGE, "that is too near to none: try --bandwidth above %.0f MB/s",
+				(double)opt->bandwidth / 1e6);
+	if (!opt->downtime_ns)
+		opt->downtime_ns = (uint64_t)(floor * PART * 1e6);
+	return 0;
+}
+
 static int run_all(const struct bench_converge_options *opt, struct run *runs)
 {
 	double all_ms = 1e3 * (double)opt->memory / (double)opt->bandwidth, deadline;
@@ -208,18 +294,21 @@ static int run_all(const struct bench_converge_options *opt, struct run *runs)
 	return migrate(opt, per_page_read, deadline, &runs[2]);
 }
 
-int bench_converge(const struct bench_converge_options *opt)
+int bench_converge(const struct bench_converge_options *given)
 {
-	double goal_ms = (double)opt->downtime_ns / 1e6;
-	struct run runs[3] = {{.way = "silt", .goal_ms = goal_ms},
-			      {.way = "per page", .goal_ms = goal_ms},
-			      {.way = "per page"}};
+	struct run runs[3] = {{.way = "silt"}, {.way = "per page"}, {.way = "per page"}};
+	struct bench_converge_options opt = *given;
 	unsigned int i;
-	int ret = run_all(opt, runs);
+	int ret = opt.rate ? 0 : calibrate(&opt);
 
+	if (ret < 0)
+		return ret;
+	runs[0].goal_ms = opt.downtime_ns ? (double)opt.downtime_ns / 1e6 : GOAL_MS;
+	runs[1].goal_ms = runs[0].goal_ms;
+	ret = run_all(&opt, runs);
 	if (ret >= 0) {
-		show(opt, runs);
-		ret = opt->json ? save(opt, runs) : 0;
+		show(&opt, runs);
+		ret = opt.json ? save(&opt, runs) : 0;
 	}
 	for (i = 0; i < 3; i++)
 		json_object_put(runs[i].report);
