@@ -23,7 +23,7 @@ unsigned int check_device_share(struct check_builder *b, unsigned int queue)
 }
 
 static const struct check_device *const devices[] = {&check_device_block, &check_device_net,
-						     &check_device_vsock};
+						     &check_device_fs, &check_device_vsock};
 
 const struct check_device *check_device_find(const char *name)
 {

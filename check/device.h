@@ -111,6 +111,14 @@ struct check_device {
 	void (*begin)(struct check_builder *b, uint64_t features);
 
 	/*
+	 * Requests that a connection begins with, one after the other: build the one of @step,
+	 * after a look at the answer to the one @before, which is NULL at first. NULL: there are
+	 * none. Return: 1 if @r is to be sent, 0 if that was all, -errno.
+	 */
+	int (*open)(struct check_builder *b, unsigned int step, const struct check_request *before,
+		    struct check_request *r);
+
+	/*
 	 * Build the scenario's next request for @queue: choose what it asks for, place and poison
 	 * its buffers. Return: 0, -ENOSPC if guest memory is full, -ENOMEM, -errno.
 	 */
@@ -143,7 +151,8 @@ struct check_device {
 	void (*slow_down)(const void *state);
 };
 
-extern const struct check_device check_device_block, check_device_net, check_device_vsock;
+extern const struct check_device check_device_block, check_device_net, check_device_vsock,
+	check_device_fs;
 
 /* Do buffers of the queue come back only when the device has something for them? */
 bool check_device_fills(const struct check_device *device, unsigned int queue);

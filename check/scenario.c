@@ -298,6 +298,37 @@ int check_trial_work(struct check_trial *run, unsigned int n)
 	return ret < 0 ? ret : check_session_wait(&run->session);
 }
 
+static int ask(struct check_trial *run, unsigned int i)
+{
+	int ret;
+
+	run->nrequests = i + 1;
+	own_requests(run, i);
+	ret = check_trial_submit(run, i, i + 1);
+	return ret < 0 ? ret : check_session_wait(&run->session);
+}
+
+/* What a device wants to be asked when the rings of a connection have been started. */
+static int open_device(struct check_session *s)
+{
+	struct check_trial *run = s->opening_arg;
+	const struct check_request *before = NULL;
+	struct check_request *r;
+	unsigned int step;
+	int ret = 0;
+
+	for (step = 0; !ret; step++, before = r) {
+		if (run->nrequests == SCENARIO_MAX_REQUESTS)
+			return check_session_error(s, "more than %u requests", run->nrequests);
+		r = check_trial_request(run, run->nrequests);
+		ret = run->env->device->open(&run->builder, step, before, r);
+		if (ret <= 0)
+			return ret < 0 ? check_trial_internal(run) : 0;
+		ret = ask(run, run->nrequests);
+	}
+	return ret;
+}
+
 /* ---- The scenario ---------------------------------------------------------------------------- */
 
 static uint64_t wanted_features(const struct check_trial *run)
@@ -425,11 +456,14 @@ static void reset(struct check_trial *run, const struct check_scenario *scenario
 		  struct check_random *random)
 {
 	run->scenario = scenario;
-	run->session = (struct check_session){.target = run->env->target,
-					      .guest = run->env->guest,
-					      .places = &run->places,
-					      .trace = run->env->trace,
-					      .more_protocol = more_protocol(scenario)};
+	run->session =
+		(struct check_session){.target = run->env->target,
+				       .guest = run->env->guest,
+				       .places = &run->places,
+				       .trace = run->env->trace,
+				       .opening = run->env->device->open ? open_device : NULL,
+				       .opening_arg = run,
+				       .more_protocol = more_protocol(scenario)};
 	run->places.n = 0;
 	run->nrequests = run->nlogs = 0;
 	run->late = 0;

@@ -187,6 +187,7 @@ int check_session_lose_connection(struct check_session *s)
 	release(s, false);
 	s->log_all = s->log_ring = false;
 	check_session_forget_answers(s);
+	s->opened = false;
 	return connect_backend(s);
 }
 
@@ -567,5 +568,10 @@ int check_session_start(struct check_session *s)
 		if (ret < 0)
 			return check_session_failed(s, ret, "SET_VRING_ENABLE");
 	}
-	return ret < 0 ? ret : settle(s);
+	if (ret == 0)
+		ret = settle(s);
+	if (ret < 0 || !s->opening || s->opened)
+		return ret;
+	s->opened = true;
+	return s->opening(s);
 }

@@ -76,9 +76,13 @@ struct check_session {
 	unsigned int nqueues;
 	struct check_session_queue queue[SESSION_QUEUES];
 	struct check_iommu iommu;
-	bool log_all;	     /* the backend was told to log buffers */
-	bool log_ring;	     /* and used rings */
-	bool never_idle;     /* the device does not ask for kicks */
+	bool log_all;	 /* the backend was told to log buffers */
+	bool log_ring;	 /* and used rings */
+	bool never_idle; /* the device does not ask for kicks */
+	/* Run when the rings of a connection have been started first, or NULL. */
+	int (*opening)(struct check_session *s);
+	void *opening_arg;
+	bool opened;
 	unsigned int losses; /* how often answers did not come */
 	char error[SESSION_ERROR_LEN];
 	char wrong[CHECK_WRONG_LEN]; /* the first wrong answer that did not break the session, or ""

@@ -244,12 +244,12 @@ static int finish(struct shadow *s)
 static int run_harvested(struct shadow *s)
 {
 	struct check_session *session = &s->run->session;
-	int ret = check_load_build(&s->load, value(s, AXIS_SIZE), value(s, AXIS_DEPTH));
+	int ret = check_session_set_up(session, true);
 
 	if (ret == 0)
-		ret = check_session_set_up(session, true);
-	if (ret == 0)
 		ret = check_session_start(session);
+	if (ret == 0)
+		ret = check_load_build(&s->load, value(s, AXIS_SIZE), value(s, AXIS_DEPTH));
 	if (ret < 0)
 		return ret;
 	check_compare_begin(s->run->compare);

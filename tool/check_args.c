@@ -41,7 +41,7 @@ static const char help_text[] =
 	"  -- COMMAND ...       start the backend; {socket} and {image} are replaced by paths\n"
 	"\n"
 	"What is run:\n"
-	"  --device=NAME        what the backend is: block (default), net or vsock\n"
+	"  --device=NAME        what the backend is: block (default), net, fs or vsock\n"
 	"  --max-queues=N       use at most N queues, or pairs of them, whatever the backend says\n"
 	"  --quick              a covering subset of the scenarios\n"
 	"  --hostile            the worst that a frontend or a guest can send, in place of them:\n"
@@ -289,7 +289,7 @@ static void take_value(struct parser *p, int c)
 		opt->device = optarg;
 		if (!check_device_known(optarg))
 			p->status = tool_usage_error(
-				CMD, "--device=%s: not one of block, net, vsock", optarg);
+				CMD, "--device=%s: not one of block, net, vsock, fs", optarg);
 		break;
 	case OPT_MAX_QUEUES:
 		if (tool_parse_uint(CMD, "--max-queues", optarg, 1, MAX_QUEUES, &number))

@@ -33,7 +33,8 @@ int check_run(const struct check_options *opt, const struct check_reporter *repo
 
 bool check_device_known(const char *name)
 {
-	return !strcmp(name, "block") || !strcmp(name, "net") || !strcmp(name, "vsock");
+	return !strcmp(name, "block") || !strcmp(name, "net") || !strcmp(name, "fs") ||
+	       !strcmp(name, "vsock");
 }
 
 int check_list(const struct check_options *opt, FILE *out)
