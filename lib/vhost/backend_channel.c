@@ -188,16 +188,17 @@ static bool send_miss(struct silt_backend *b, unsigned int q)
 	return true;
 }
 
+/* Whether there is room is waited for only as long as something could be sent. */
 static void send_misses(struct silt_backend *b)
 {
 	bool room = true;
 
-	for (unsigned int q = 0; q < b->ops.nqueues && room; q++)
-		room = send_miss(b, q);
-	if (room && b->iommu.choked) {
+	if (b->iommu.choked) {
 		b->iommu.choked = false;
 		poll_channel(b, EPOLL_CTL_MOD, EPOLLIN);
 	}
+	for (unsigned int q = 0; q < b->ops.nqueues && room; q++)
+		room = send_miss(b, q);
 }
 
 /* ---- Answers --------------------------------------------------------------------------------- */
