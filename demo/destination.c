@@ -14,6 +14,9 @@
 #include "demo/link.h"
 #include "guest/pace.h"
 
+/* A guest on a busy machine goes on within this. */
+#define GOES_ON_MS 10000
+
 struct destination {
 	const struct demo_options *opt;
 	struct callers callers;
@@ -114,12 +117,34 @@ static int receive(struct destination *d)
 	return ret;
 }
 
+static bool has_gone_on(struct destination *d)
+{
+	struct machine_counts now;
+
+	machine_count(&d->machine, &now);
+	return now.writes > d->outcome.counts.writes &&
+	       (now.reads > d->outcome.counts.reads || !d->hello.disk_rate);
+}
+
+/* At least as long as was wished, and until vCPUs and disk were seen to do something. */
+static int let_run(struct destination *d)
+{
+	uint64_t end;
+
+	poll(NULL, 0, (int)d->hello.after_ms);
+	end = pace_now_ns() + GOES_ON_MS * UINT64_C(1000000);
+	while (!has_gone_on(d) && pace_now_ns() < end)
+		poll(NULL, 0, 10);
+	return has_gone_on(d) ? 0 : silt_err(EIO, "demo: the guest does not go on here");
+}
+
 /* The guest has run on here: is its memory still what it counted? */
 static int examine_later(struct destination *d)
 {
-	int ret;
+	int ret = let_run(d);
 
-	poll(NULL, 0, (int)d->hello.after_ms);
+	if (ret < 0)
+		return ret;
 	ret = machine_pause(&d->machine);
 	if (ret < 0)
 		return ret;
