@@ -206,6 +206,7 @@ int check_shadow_compare(struct check_trial *run, const struct check_harvester *
 	int ret;
 
 	silt_bitmap_clear_range(run->marked, 0, run->compare->npages);
+	silt_bitmap_clear_range(run->raw, 0, run->compare->npages);
 	ret = check_trial_end_span(run, check_compare_shadow);
 	check_compare_marked(run->compare, h->ever);
 	/* Whatever came too late has come by the next answer. */

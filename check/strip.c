@@ -107,6 +107,18 @@ static void describe_page(const struct check_trial *run, uint64_t page, char wha
 		add_words(what, "nothing that a request or a ring needs");
 }
 
+/* What was missed lay there when it was: the driver may have moved its rings since. */
+static uint64_t address_of(const struct check_trial *run, uint64_t page)
+{
+	const struct check_hits *misses = &run->compare->misses;
+	unsigned int i;
+
+	for (i = 0; i < misses->n; i++)
+		if (misses->v[i].page == page && misses->v[i].where)
+			return misses->v[i].where * GUEST_PAGE;
+	return check_iommu_page(&run->session, page) * GUEST_PAGE;
+}
+
 /* ---- What became of it ----------------------------------------------------------------------- */
 
 static enum check_page_state state_of_miss(const struct check_trial *run, uint64_t page,
@@ -202,8 +214,7 @@ int check_strip_make(struct check_strip *strip, const struct check_trial *run,
 	strip->n = 0;
 	for (page = next_page(c, 0); page < c->npages && !ret; page = next_page(c, page + 1)) {
 		describe_page(run, page, what);
-		ret = add_page(strip, check_iommu_page(&run->session, page) * GUEST_PAGE,
-			       state_of(run, page, ignore), what);
+		ret = add_page(strip, address_of(run, page), state_of(run, page, ignore), what);
 	}
 	/* Where the words lie is certain only now. */
 	for (i = 0; i < strip->n; i++)
