@@ -9,6 +9,8 @@
 #include "virtq/marks.h"
 #include "virtq/packed.h"
 
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
 /* ---- Slots ----------------------------------------------------------------------------------- */
 
 static struct silt_virtq_slot *take_slot(struct silt_virtq *vq)
@@ -44,7 +46,7 @@ static void free_slots(struct silt_virtq *vq)
 }
 
 /* The driver has its staged buffers back, or will never hear of them. */
-static void give_staged(struct silt_virtq *vq)
+static ALWAYS_INLINE void give_staged(struct silt_virtq *vq)
 {
 	unsigned int i;
 
@@ -443,7 +445,7 @@ static inline bool store_entry(struct silt_virtq *vq, unsigned int at,
 	       silt_access_store32(&entry->len, s->len);
 }
 
-static bool store_entries(struct silt_virtq *vq)
+static ALWAYS_INLINE bool store_entries(struct silt_virtq *vq)
 {
 	unsigned int i;
 
@@ -504,7 +506,7 @@ static bool published_in_one_page(const struct silt_virtq *vq)
 }
 
 /* Entries and index. */
-static void mark_published(struct silt_virtq *vq, bool packed)
+static ALWAYS_INLINE void mark_published(struct silt_virtq *vq, bool packed)
 {
 	if (packed) {
 		silt_packed_mark(vq);
@@ -526,7 +528,7 @@ static void mark_published(struct silt_virtq *vq, bool packed)
  * Does the driver want a call? If that cannot be read it gets one: a call too many is harmless.
  * The fence is the other half of the driver's own between its wish and its look at the index.
  */
-static bool call_wanted(struct silt_virtq *vq, uint16_t old)
+static ALWAYS_INLINE bool call_wanted(struct silt_virtq *vq, uint16_t old)
 {
 	uint16_t field;
 
@@ -545,22 +547,20 @@ static int ring_fault(struct silt_virtq *vq, const char *what)
 	return silt_err(EFAULT, "the ring's %s cannot be accessed", what);
 }
 
-static bool store_split(struct silt_virtq *vq, uint16_t idx)
+static ALWAYS_INLINE bool store_split(struct silt_virtq *vq, uint16_t idx)
 {
 	return (__builtin_expect(vq->ring.in_order, false) ? store_in_order(vq)
 							   : store_entries(vq)) &&
 	       silt_access_store16(&vq->ring.used->idx, idx);
 }
 
-int silt_virtq_publish(struct silt_virtq *vq)
+/* Twice, so that a split ring does not pay for what a packed one does in another way. */
+static ALWAYS_INLINE int publish(struct silt_virtq *vq, bool packed)
 {
-	bool packed = __builtin_expect(vq->ring.packed, false), stored;
-	uint16_t old = vq->used_idx, idx = old + vq->nstaged;
+	uint16_t old = vq->used_idx;
+	uint16_t idx = packed ? silt_packed_used_after(vq) : old + vq->nstaged;
+	bool stored;
 
-	if (!vq->nstaged)
-		return 0;
-	if (packed)
-		idx = silt_packed_used_after(vq);
 	silt_virtq_flush(vq);
 	silt_inflight_batch(vq);
 	silt_fault_before_publish(vq);
@@ -580,6 +580,13 @@ int silt_virtq_publish(struct silt_virtq *vq)
 		return ring_fault(vq, "used entries");
 	vq->used_idx = idx;
 	return packed ? silt_packed_call_wanted(vq, old) : call_wanted(vq, old);
+}
+
+int silt_virtq_publish(struct silt_virtq *vq)
+{
+	if (!vq->nstaged)
+		return 0;
+	return __builtin_expect(vq->ring.packed, false) ? publish(vq, true) : publish(vq, false);
 }
 
 /* ---- Kicks ----------------------------------------------------------------------------------- */
