@@ -59,7 +59,7 @@ static const char *iommu_lacks(const struct check_applies *a)
 {
 	if (!(a->features & SILT_VHOST_F_ACCESS_PLATFORM))
 		return "the backend does not offer VIRTIO_F_ACCESS_PLATFORM";
-	if (!(a->offered_protocol & SILT_VHOST_PROTOCOL_F_BACKEND_REQ))
+	if (!a->kernel && !(a->offered_protocol & SILT_VHOST_PROTOCOL_F_BACKEND_REQ))
 		return "the backend does not offer BACKEND_REQ: it cannot ask for translations";
 	return NULL;
 }

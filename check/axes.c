@@ -139,6 +139,7 @@ static const struct family_table families[FAMILIES] = {
 						    BIT(SHAPE_INDIRECT),
 				     [AXIS_STATUS] = ALL(2),
 				     [AXIS_RING] = ALL(4),
+				     [AXIS_QSIZE] = BIT(QSIZE_64) | BIT(QSIZE_8),
 				     [AXIS_EVENT_IDX] = ALL(2),
 				     [AXIS_LOGGING] = BIT(LOGGING_ON) | BIT(LOGGING_LATE),
 				     [AXIS_REPLACE] = ALL(3),

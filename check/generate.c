@@ -167,6 +167,12 @@ static const struct check_choice iommus[][CHECK_CHOICES] = {
 	 {AXIS_REPLACE, REPLACE_DURING},
 	 {AXIS_RING, RING_STRADDLE},
 	 CHECK_CHOICES_END},
+	/* A used entry of which each half has a translation and a log of its own. */
+	{{AXIS_IOMMU, IOMMU_MISSES},
+	 {AXIS_RING, RING_STRADDLE},
+	 {AXIS_QSIZE, QSIZE_8},
+	 {AXIS_REPLACE, REPLACE_BETWEEN},
+	 CHECK_CHOICES_END},
 };
 
 static const struct check_choice aimed[][CHECK_CHOICES] = {

@@ -36,20 +36,9 @@ int check_iommu_prepare(struct check_session *s, const struct check_scenario *sc
 	return scattered(&s->iommu) ? check_guest_scatter(s->guest) : 0;
 }
 
-void check_iommu_end(struct check_iommu *io)
-{
-	silt_backchannel_destroy(io->channel);
-	io->channel = NULL;
-}
-
 uint64_t check_iommu_iova(const struct check_iommu *io, uint64_t gpa)
 {
 	return check_iommu_on(io) ? gpa + IOVA_OFFSET : gpa;
-}
-
-int check_iommu_fd(const struct check_iommu *io)
-{
-	return io->channel ? silt_backchannel_fd(io->channel) : -1;
 }
 
 /* ---- Entries --------------------------------------------------------------------------------- */
@@ -121,6 +110,18 @@ static bool find_buffer(const struct check_session *s, uint64_t gpa, struct chec
 	return false;
 }
 
+/* In-kernel vhost takes rings that have several entries: then each has a page. */
+static void cut_to_page(uint64_t gpa, struct check_iommu_entry *e)
+{
+	uint64_t page = gpa / GUEST_PAGE * GUEST_PAGE, end = e->gpa + e->len;
+
+	if (e->gpa < page)
+		e->gpa = page;
+	if (end > page + GUEST_PAGE)
+		end = page + GUEST_PAGE;
+	e->len = end - e->gpa;
+}
+
 /* Return: false if nothing is mapped there. */
 static bool find(struct check_session *s, uint64_t gpa, struct check_iommu_entry *e)
 {
@@ -128,16 +129,25 @@ static bool find(struct check_session *s, uint64_t gpa, struct check_iommu_entry
 
 	if (!r)
 		return false;
-	if (scattered(&s->iommu))
-		return find_ring(s, gpa, e) || find_buffer(s, gpa, e);
+	if (scattered(&s->iommu) && !find_ring(s, gpa, e))
+		return find_buffer(s, gpa, e);
+	if (scattered(&s->iommu)) {
+		if (!s->f)
+			cut_to_page(gpa, e);
+		return true;
+	}
 	*e = (struct check_iommu_entry){r->gpa, r->size, SILT_IOTLB_READ | SILT_IOTLB_WRITE};
 	return true;
 }
 
 static int update(struct check_session *s, const struct check_iommu_entry *e)
 {
-	int ret = silt_frontend_iotlb_update(s->f, e->gpa + IOVA_OFFSET, e->len,
-					     user_addr(s, e->gpa), e->access);
+	const struct silt_vhost_iotlb m = {.type = SILT_VHOST_IOTLB_UPDATE,
+					   .iova = e->gpa + IOVA_OFFSET,
+					   .size = e->len,
+					   .user_addr = user_addr(s, e->gpa),
+					   .perm = e->access};
+	int ret = check_transport_call(s->transport, iotlb_send, &m);
 
 	return ret < 0 ? check_session_failed(s, ret, "IOTLB_MSG") : 0;
 }
@@ -158,8 +168,25 @@ int check_iommu_begin(struct check_session *s)
 
 	if (!check_iommu_on(&s->iommu))
 		return 0;
-	ret = silt_backchannel_create(s->f, &s->iommu.channel);
+	ret = check_transport_call(s->transport, iotlb_open);
 	return ret < 0 ? check_session_failed(s, ret, "SET_BACKEND_REQ_FD") : 0;
+}
+
+int check_iommu_start(struct check_session *s)
+{
+	const struct check_session_queue *q;
+	struct check_iommu_entry e;
+	uint64_t gpa, end;
+	int ret = 0;
+
+	if (s->f || !scattered(&s->iommu))
+		return 0;
+	for (q = s->queue; q < s->queue + s->nqueues; q++) {
+		end = q->used + silt_virtq_used_size(q->num);
+		for (gpa = q->used; gpa < end && !ret; gpa = e.gpa + e.len)
+			ret = find(s, gpa, &e) ? update(s, &e) : -EFAULT;
+	}
+	return ret;
 }
 
 /* ---- Misses ---------------------------------------------------------------------------------- */
@@ -204,7 +231,7 @@ static int serve_one(struct check_session *s, const struct silt_vhost_iotlb *m)
 		ret = answer(s, m);
 	if (ret < 0)
 		return ret;
-	ret = silt_backchannel_answer(s->iommu.channel, !ret);
+	ret = check_transport_call(s->transport, iotlb_answer, ret);
 	return ret < 0 ? check_session_failed(s, ret, "an answer on the back channel") : 0;
 }
 
@@ -213,9 +240,9 @@ int check_iommu_serve(struct check_session *s)
 	struct silt_vhost_iotlb m;
 	int ret;
 
-	if (!s->iommu.channel)
+	if (s->transport->iotlb_fd < 0)
 		return 0;
-	while ((ret = silt_backchannel_recv(s->iommu.channel, &m)) > 0) {
+	while ((ret = check_transport_call(s->transport, iotlb_recv, &m)) > 0) {
 		ret = serve_one(s, &m);
 		if (ret < 0)
 			return ret;
@@ -227,7 +254,9 @@ int check_iommu_serve(struct check_session *s)
 
 static int invalidate(struct check_session *s, uint64_t gpa, uint64_t len)
 {
-	int ret = silt_frontend_iotlb_invalidate(s->f, gpa + IOVA_OFFSET, len);
+	const struct silt_vhost_iotlb m = {
+		.type = SILT_VHOST_IOTLB_INVALIDATE, .iova = gpa + IOVA_OFFSET, .size = len};
+	int ret = check_transport_call(s->transport, iotlb_send, &m);
 
 	if (ret < 0)
 		return check_session_failed(s, ret, "IOTLB_MSG");

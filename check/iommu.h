@@ -22,8 +22,7 @@ struct check_session;
 struct check_scenario;
 
 struct check_iommu {
-	uint8_t mode; /* a value of AXIS_IOMMU */
-	struct silt_backchannel *channel;
+	uint8_t mode;	     /* a value of AXIS_IOMMU */
 	unsigned int misses; /* that were answered */
 	/* Pages of each region of which one address was marked, and another one was not. */
 	uint8_t half[GUEST_SIDES][GUEST_MAX_PAGES];
@@ -38,10 +37,15 @@ struct check_iommu_entry {
 
 /* Memory is as the scenario wants it; nothing is allocated in it yet. Return: 0 or -errno. */
 int check_iommu_prepare(struct check_session *s, const struct check_scenario *scenario);
-void check_iommu_end(struct check_iommu *io);
 
 /* The features were acknowledged and the memory is known. */
 int check_iommu_begin(struct check_session *s);
+
+/*
+ * Rings are about to run. The kernel looks at used rings before, and cannot ask then: it is told
+ * where they lie, as QEMU does it.
+ */
+int check_iommu_start(struct check_session *s);
 
 /* Memory was added. */
 int check_iommu_added(struct check_session *s, enum check_guest_side side);
@@ -53,9 +57,6 @@ static inline bool check_iommu_on(const struct check_iommu *io)
 
 /* The I/O virtual address of what the driver sees at @gpa. */
 uint64_t check_iommu_iova(const struct check_iommu *io, uint64_t gpa);
-
-/* To poll for POLLIN, -1 for none. */
-int check_iommu_fd(const struct check_iommu *io);
 
 /* Answer what the backend has asked. Return: 0 or -errno, with a sentence in s->error. */
 int check_iommu_serve(struct check_session *s);

@@ -167,6 +167,7 @@ const struct check_device check_device_net = {
 			[FAMILY_SNAPSHOT] = ALL(COUNT(requests)),
 			[FAMILY_MIGRATION] = BIT(NET_REQUEST_ANSWERED) | BIT(NET_REQUEST_MIXED),
 			[FAMILY_SHADOW] = BIT(NET_REQUEST_ANSWERED),
+			[FAMILY_IOMMU] = BIT(NET_REQUEST_ANSWERED) | BIT(NET_REQUEST_MIXED),
 		},
 	.worth =
 		{

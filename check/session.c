@@ -376,15 +376,18 @@ int check_session_logging(struct check_session *s, bool on, bool ring)
 
 void check_session_close(struct check_session *s, bool broken)
 {
+	bool kept;
 	unsigned int q;
 
 	/* As after a migration: the next scenario may come on the same connection. */
 	if (!broken && s->log_all)
 		broken = check_session_logging(s, false, false) < 0;
+	kept = s->transport && s->transport == s->target->kept && !broken;
 	check_target_release(s->target, s->transport, broken);
+	if (kept)
+		check_transport_call(s->transport, iotlb_close);
 	for (q = 0; q < s->nqueues; q++)
 		close_queue(&s->queue[q]);
-	check_iommu_end(&s->iommu);
 }
 
 /* ---- Rings ----------------------------------------------------------------------------------- */
@@ -563,6 +566,8 @@ int check_session_start(struct check_session *s)
 
 	for (i = 0; i < s->nqueues && !ret; i++)
 		ret = start_ring(s, i);
+	if (ret == 0)
+		ret = check_iommu_start(s);
 	for (i = 0; i < s->nqueues && !ret; i++) {
 		ret = check_transport_call(s->transport, enable_vring, i);
 		if (ret < 0)

@@ -228,7 +228,7 @@ static int wait_call(struct check_session *s, int64_t deadline)
 		wait[n++] = (struct pollfd){.fd = s->queue[i].call, .events = POLLIN};
 		wait[n++] = (struct pollfd){.fd = s->queue[i].err, .events = POLLIN};
 	}
-	wait[n++] = (struct pollfd){.fd = check_iommu_fd(&s->iommu), .events = POLLIN};
+	wait[n++] = (struct pollfd){.fd = s->transport->iotlb_fd, .events = POLLIN};
 	ret = poll(wait, n, left > 0 ? left : 0);
 	if (ret == 0)
 		return timed_out(s, false);

@@ -39,6 +39,17 @@ struct check_transport_ops {
 	/* The ring does not run afterwards. Return: the available index, or -errno. */
 	int64_t (*get_vring_base)(struct check_transport *t, unsigned int ring);
 
+	/*
+	 * Where the device is behind an IOMMU: updates and invalidations go to it, and what is sent
+	 * has taken effect by the next answer; misses and access failures come from it, of which
+	 * one is answered before the next is taken. iotlb_recv() returns 1, 0 for none, or -errno.
+	 */
+	int (*iotlb_open)(struct check_transport *t);
+	void (*iotlb_close)(struct check_transport *t);
+	int (*iotlb_send)(struct check_transport *t, const struct silt_vhost_iotlb *m);
+	int (*iotlb_recv)(struct check_transport *t, struct silt_vhost_iotlb *m);
+	int (*iotlb_answer)(struct check_transport *t, bool done);
+
 	/* Each request from now on is a line there; NULL for none. */
 	void (*trace)(struct check_transport *t, FILE *to);
 	void (*destroy)(struct check_transport *t);
@@ -48,6 +59,7 @@ struct check_transport {
 	const struct check_transport_ops *ops;
 	struct silt_frontend *frontend; /* for what vhost-user alone has, or NULL */
 	int fd;				/* hangs up when the backend is gone; -1: it stays */
+	int iotlb_fd;			/* readable when a miss has come; -1: not open */
 };
 
 #define check_transport_call(t, op, ...) ((t)->ops->op((t), ##__VA_ARGS__))

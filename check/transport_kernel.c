@@ -319,6 +319,65 @@ static int set_log_base(struct check_transport *t, uint64_t size, uint64_t offse
 	return 0;
 }
 
+/* ---- The device's IOTLB ---------------------------------------------------------------------- */
+
+static int iotlb_open(struct check_transport *t)
+{
+	t->iotlb_fd = kernel_of(t)->fd;
+	return 0;
+}
+
+static void iotlb_close(struct check_transport *t)
+{
+	t->iotlb_fd = -1;
+}
+
+/* It has taken effect once it is written. */
+static int iotlb_send(struct check_transport *t, const struct silt_vhost_iotlb *m)
+{
+	const struct vhost_msg msg = {
+		.type = VHOST_IOTLB_MSG,
+		.iotlb = {.iova = m->iova,
+			  .size = m->size,
+			  .uaddr = m->user_addr,
+			  .perm = m->perm,
+			  .type = m->type},
+	};
+	struct kernel *k = kernel_of(t);
+
+	if (k->trace)
+		fprintf(k->trace, "IOTLB type %u: 0x%lx bytes at 0x%lx\n", m->type, m->size,
+			m->iova);
+	if (write(k->fd, &msg, sizeof(msg)) == sizeof(msg))
+		return 0;
+	return silt_err_sys(errno, "IOTLB message %u for 0x%lx bytes at 0x%lx", m->type, m->size,
+			    m->iova);
+}
+
+static int iotlb_recv(struct check_transport *t, struct silt_vhost_iotlb *m)
+{
+	struct vhost_msg msg;
+	ssize_t n = read(kernel_of(t)->fd, &msg, sizeof(msg));
+
+	if (n < 0 && errno == EAGAIN)
+		return 0;
+	if (n < 0)
+		return silt_err_sys(errno, "cannot read IOTLB messages");
+	if (n != sizeof(msg) || msg.type != VHOST_IOTLB_MSG)
+		return silt_err(EPROTO, "%zd bytes of type %d are no IOTLB message", n, msg.type);
+	*m = (struct silt_vhost_iotlb){
+		.iova = msg.iotlb.iova, .perm = msg.iotlb.perm, .type = msg.iotlb.type};
+	return 1;
+}
+
+/* The update is the answer. */
+static int iotlb_answer(struct check_transport *t, bool done)
+{
+	(void)t;
+	(void)done;
+	return 0;
+}
+
 static void trace(struct check_transport *t, FILE *to)
 {
 	kernel_of(t)->trace = to;
@@ -355,6 +414,11 @@ static const struct check_transport_ops ops = {
 	.set_vring_err = set_vring_err,
 	.enable_vring = enable_vring,
 	.get_vring_base = get_vring_base,
+	.iotlb_open = iotlb_open,
+	.iotlb_close = iotlb_close,
+	.iotlb_send = iotlb_send,
+	.iotlb_recv = iotlb_recv,
+	.iotlb_answer = iotlb_answer,
 	.trace = trace,
 	.destroy = destroy,
 };
@@ -367,7 +431,7 @@ static int open_device(struct kernel *k)
 	if (idle == MAP_FAILED)
 		return silt_err_sys(errno, "cannot make a ring of no use");
 	k->idle = idle;
-	k->fd = open(k->device->path, O_RDWR | O_CLOEXEC);
+	k->fd = open(k->device->path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	if (k->fd < 0)
 		return silt_err_sys(errno, "cannot open %s", k->device->path);
 	return k->device->open(k);
@@ -385,7 +449,7 @@ int check_transport_kernel(const char *path, struct check_transport **out)
 	k = calloc(1, sizeof(*k));
 	if (!k)
 		return silt_err_sys(ENOMEM, "cannot use %s", path);
-	k->base = (struct check_transport){.ops = &ops, .fd = -1};
+	k->base = (struct check_transport){.ops = &ops, .fd = -1, .iotlb_fd = -1};
 	k->device = device;
 	k->fd = -1;
 	ret = open_device(k);

@@ -8,6 +8,7 @@
 
 struct user {
 	struct check_transport base;
+	struct silt_backchannel *channel;
 	bool enables; /* rings have to be enabled, once they are set up */
 };
 
@@ -96,6 +97,43 @@ static int64_t get_vring_base(struct check_transport *t, unsigned int ring)
 	return silt_frontend_get_vring_base(t->frontend, ring);
 }
 
+static void iotlb_close(struct check_transport *t)
+{
+	struct user *u = (struct user *)t;
+
+	silt_backchannel_destroy(u->channel);
+	u->channel = NULL;
+	t->iotlb_fd = -1;
+}
+
+static int iotlb_open(struct check_transport *t)
+{
+	struct user *u = (struct user *)t;
+	int ret;
+
+	iotlb_close(t);
+	ret = silt_backchannel_create(t->frontend, &u->channel);
+
+	if (ret == 0)
+		t->iotlb_fd = silt_backchannel_fd(u->channel);
+	return ret;
+}
+
+static int iotlb_send(struct check_transport *t, const struct silt_vhost_iotlb *m)
+{
+	return silt_frontend_iotlb_msg(t->frontend, m);
+}
+
+static int iotlb_recv(struct check_transport *t, struct silt_vhost_iotlb *m)
+{
+	return silt_backchannel_recv(((struct user *)t)->channel, m);
+}
+
+static int iotlb_answer(struct check_transport *t, bool done)
+{
+	return silt_backchannel_answer(((struct user *)t)->channel, !done);
+}
+
 static void trace_message(void *arg, const struct silt_vhost_msg *msg, bool from_backend)
 {
 	char line[1024];
@@ -111,6 +149,7 @@ static void trace(struct check_transport *t, FILE *to)
 static void destroy(struct check_transport *t)
 {
 	silt_frontend_destroy(t->frontend);
+	iotlb_close(t);
 	free(t);
 }
 
@@ -130,6 +169,11 @@ static const struct check_transport_ops ops = {
 	.set_vring_err = set_vring_err,
 	.enable_vring = enable_vring,
 	.get_vring_base = get_vring_base,
+	.iotlb_open = iotlb_open,
+	.iotlb_close = iotlb_close,
+	.iotlb_send = iotlb_send,
+	.iotlb_recv = iotlb_recv,
+	.iotlb_answer = iotlb_answer,
 	.trace = trace,
 	.destroy = destroy,
 };
@@ -145,6 +189,7 @@ int check_transport_user(int fd, int timeout_ms, struct check_transport **out)
 		return silt_err_sys(ENOMEM, "cannot use the connection");
 	}
 	u->base.ops = &ops;
+	u->base.iotlb_fd = -1;
 	ret = silt_frontend_create(fd, timeout_ms, &u->base.frontend);
 	if (ret < 0) {
 		free(u);

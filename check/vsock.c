@@ -370,6 +370,7 @@ const struct check_device check_device_vsock = {
 			[FAMILY_SNAPSHOT] = ALL(REQUESTS),
 			[FAMILY_MIGRATION] = BIT(REQUEST_RESET) | BIT(REQUEST_EITHER),
 			[FAMILY_SHADOW] = ALL(REQUESTS),
+			[FAMILY_IOMMU] = ALL(REQUESTS),
 		},
 	.state_size = sizeof(struct vsock),
 	.request_size = sizeof(struct check_request),
