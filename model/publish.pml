@@ -3,7 +3,9 @@
  * Law 1: a device serves two requests and publishes them one by one or both at once, as
  * silt_virtq_publish() does, and may be killed between any two of its steps. Its successor takes
  * over from the record of what is in flight, as silt_virtq_set_inflight() does, and with KILLS=2
- * may be killed meanwhile. A harvester runs beside them, unless HARVESTS=0. When all is quiet:
+ * may be killed meanwhile; with KILLS=0 nobody is. A harvester runs beside them, unless HARVESTS=0.
+ * With PACKED, which goes with KILLS=0, the ring is packed: its used descriptors are the entries, the
+ * first of a batch comes last, and how far they are stored is the index. When all is quiet:
  *
  * - lost: each page's copy is the page, or its bit is set; the ring's page is the two used entries
  *   and the used index, which are stored and copied one after the other;
@@ -48,6 +50,13 @@
 #define USED(h)	   ((h) + 1)
 #define FAILED	   4
 #define HEAD_OF(e) (((e) & 3) - 1)
+
+/* Requests that the driver sees as used. */
+#ifdef PACKED
+#define SEEN (mem[ENTRY(0)] -> 1 + (mem[ENTRY(1)] != 0) : 0)
+#else
+#define SEEN mem[INDEX]
+#endif
 
 byte place; /* that is watched: what holds for any holds for all */
 byte place_bit;
@@ -116,6 +125,7 @@ inline clear_batch()
 	od
 }
 
+#if KILLS
 inline settle_list()
 {
 	ahead = mem[INDEX] - mem[SETTLED];
@@ -150,6 +160,7 @@ inline take_over()
 	call_guest()
 #endif
 }
+#endif
 
 /* ---- The queue ------------------------------------------------------------------------------- */
 
@@ -158,7 +169,7 @@ inline call_guest()
 {
 	atomic {
 		fence(0);
-		called = mem[INDEX]
+		called = SEEN
 	}
 }
 
@@ -181,6 +192,7 @@ inline serve()
 	}
 }
 
+#if KILLS
 /* One that a process before had popped. It may fail now: what that one stored is dirty yet. */
 inline serve_again(h)
 {
@@ -195,6 +207,7 @@ inline serve_again(h)
 		again[h] = false
 	}
 }
+#endif
 
 inline store_entries()
 {
@@ -209,6 +222,22 @@ inline store_entries()
 	od
 }
 
+#ifdef PACKED
+/* Backwards: the driver looks at none before it has seen the first. */
+inline store_descriptors()
+{
+	i = nstaged;
+	do
+	:: atomic {
+		i ->
+			i--;
+			store(0, ENTRY(used + i), USED(staged[i]) | status[i])
+	   }
+	:: else -> break
+	od
+}
+#endif
+
 inline store_index()
 {
 	store(0, INDEX, used + nstaged)
@@ -216,7 +245,9 @@ inline store_index()
 
 inline store_used()
 {
-#ifdef INDEX_FIRST
+#ifdef PACKED
+	store_descriptors()
+#elif defined(INDEX_FIRST)
 	store_index();
 	store_entries()
 #else
@@ -264,6 +295,7 @@ proctype device(byte life)
 	bool again[REQUESTS];
 
 	{
+#if KILLS
 		if
 		:: life ->
 			taking_over = true;
@@ -271,9 +303,12 @@ proctype device(byte life)
 			taking_over = false
 		:: else
 		fi;
+#endif
 		do
+#if KILLS
 		:: again[0] -> serve_again(0)
 		:: !again[0] && again[1] -> serve_again(1)
+#endif
 		:: !again[0] && !again[1] && next < REQUESTS -> serve()
 		:: nstaged -> publish()
 		:: !again[0] && !again[1] && next == REQUESTS && !nstaged -> break
@@ -284,6 +319,7 @@ proctype device(byte life)
 	devices--
 }
 
+#if KILLS
 /* It may come as long as the device runs, or not at all. */
 active proctype killer()
 {
@@ -299,6 +335,7 @@ end:
 	   run device(killed)
 	od
 }
+#endif
 
 /* ---- The others ------------------------------------------------------------------------------ */
 
@@ -326,7 +363,7 @@ active proctype harvester()
 }
 
 #define TORN(i) \
-	(mem[INDEX] > (i) && \
+	(SEEN > (i) && \
 	 (!mem[ENTRY(i)] || (!(mem[ENTRY(i)] & FAILED) && !mem[DATA(HEAD_OF(mem[ENTRY(i)]))])))
 
 /*
@@ -349,7 +386,9 @@ init
 	atomic {
 		if
 		:: place = DATA(0); place_bit = DATA_BIT(0)
+#ifndef PACKED
 		:: place = INDEX; place_bit = RING_BIT
+#endif
 		:: place = ENTRY(0); place_bit = RING_BIT
 		:: place = ENTRY(1); place_bit = RING_BIT
 		:: place = DATA(1); place_bit = DATA_BIT(1)
@@ -363,9 +402,9 @@ init
 	devices == 0 && harvested && drained(0);
 	lost = copy != mem[place] && !(mem[LOG] & place_bit);
 	assert(!lost);
-	unfinished = mem[INDEX] != REQUESTS || mem[FLYING(0)] || mem[FLYING(1)] ||
+	unfinished = SEEN != REQUESTS || mem[FLYING(0)] || mem[FLYING(1)] ||
 		     HEAD_OF(mem[ENTRY(0)]) + HEAD_OF(mem[ENTRY(1)]) != 1;
 	assert(!unfinished);
-	uncalled = called != mem[INDEX];
+	uncalled = called != SEEN;
 	assert(!uncalled)
 }
