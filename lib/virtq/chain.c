@@ -42,8 +42,9 @@ static int grow(struct silt_virtq_slot *slot)
 	return 0;
 }
 
-static int add_segment(struct silt_virtq_slot *slot, void *hva, uint64_t gpa, uint64_t len,
-		       bool writable)
+/* Inline: it has two callers, and one of them is each descriptor's way. */
+static inline int add_segment(struct silt_virtq_slot *slot, void *hva, uint64_t gpa, uint64_t len,
+			      bool writable)
 {
 	struct silt_virtq_elem *elem = &slot->elem;
 	unsigned int n = elem->nread + elem->nwrite;
@@ -88,36 +89,55 @@ static int check_buffer(const struct table *t, uint32_t i, const struct vring_de
 	return 0;
 }
 
-/* Without an IOMMU what is not mapped is an error; with one it may be asked for. */
-static int not_mapped(const struct table *t, uint32_t i, uint64_t addr, unsigned int access)
+/* What is not mapped may be asked for. */
+static int not_in_iotlb(const struct table *t, uint64_t iova, unsigned int access)
 {
-	if (!t->vq->iommu.iotlb)
-		return silt_err(EFAULT, "%s %u: address %#llx lies in no memory region", t->name, i,
-				(unsigned long long)addr);
-	t->slot->missing = (struct silt_virtq_missing){.iova = addr, .access = access};
+	t->slot->missing = (struct silt_virtq_missing){.iova = iova, .access = access};
 	return -EINPROGRESS;
+}
+
+static int add_iova(const struct table *t, uint64_t iova, uint64_t left, bool writable)
+{
+	unsigned int access = writable ? SILT_IOTLB_WRITE : SILT_IOTLB_READ;
+	unsigned int seg = t->slot->elem.nread + t->slot->elem.nwrite;
+	uint64_t len, gpa;
+	int ret;
+
+	for (; left; iova += len, left -= len, seg++) {
+		void *hva;
+
+		len = left;
+		hva = silt_virtq_translate(t->vq, iova, &len, access, &gpa);
+		if (!hva)
+			return not_in_iotlb(t, iova, access);
+		ret = add_segment(t->slot, hva, gpa, len, writable);
+		if (!ret)
+			ret = silt_iommu_note(t->slot, seg, iova);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
 }
 
 static int add_buffer(const struct table *t, uint32_t i, const struct vring_desc *desc)
 {
 	bool writable = desc->flags & VRING_DESC_F_WRITE;
-	unsigned int access = writable ? SILT_IOTLB_WRITE : SILT_IOTLB_READ;
-	unsigned int seg = t->slot->elem.nread + t->slot->elem.nwrite;
-	uint64_t addr = desc->addr, left = desc->len;
+	uint64_t gpa = desc->addr, left = desc->len;
 	int ret;
 
-	for (; left; seg++) {
-		uint64_t len = left, gpa;
-		void *hva = silt_virtq_translate(t->vq, addr, &len, access, &gpa);
+	if (__builtin_expect(t->vq->iommu.iotlb != NULL, false))
+		return add_iova(t, gpa, left, writable);
+	while (left) {
+		uint64_t len = left;
+		void *hva = silt_memory_translate(t->vq->mem, gpa, &len);
 
 		if (!hva)
-			return not_mapped(t, i, addr, access);
+			return silt_err(EFAULT, "%s %u: address %#llx lies in no memory region",
+					t->name, i, (unsigned long long)gpa);
 		ret = add_segment(t->slot, hva, gpa, len, writable);
-		if (!ret && t->vq->iommu.iotlb)
-			ret = silt_iommu_note(t->slot, seg, addr);
 		if (ret < 0)
 			return ret;
-		addr += len;
+		gpa += len;
 		left -= len;
 	}
 	return 0;
@@ -139,7 +159,7 @@ static int read_straddling(const struct table *t, uint32_t i, void *desc, uint64
 		const void *hva = silt_virtq_translate(t->vq, addr, &n, SILT_IOTLB_READ, &gpa);
 
 		if (!hva && t->vq->iommu.iotlb)
-			return not_mapped(t, i, addr, SILT_IOTLB_READ);
+			return not_in_iotlb(t, addr, SILT_IOTLB_READ);
 		if (!hva || !silt_access_copy(dst, hva, n))
 			return unreadable(t, i);
 		addr += n;
