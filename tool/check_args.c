@@ -42,6 +42,7 @@ static const char help_text[] =
 	"\n"
 	"What is run:\n"
 	"  --device=NAME        what the backend is: block (default), net, fs or vsock\n"
+	"                       auto: ask COMMAND --print-capabilities\n"
 	"  --max-queues=N       use at most N queues, or pairs of them, whatever the backend says\n"
 	"  --quick              a covering subset of the scenarios\n"
 	"  --hostile            the worst that a frontend or a guest can send, in place of them:\n"
@@ -287,9 +288,9 @@ static void take_value(struct parser *p, int c)
 		break;
 	case OPT_DEVICE:
 		opt->device = optarg;
-		if (!check_device_known(optarg))
+		if (!check_device_known(optarg) && strcmp(optarg, "auto") != 0)
 			p->status = tool_usage_error(
-				CMD, "--device=%s: not one of block, net, vsock, fs", optarg);
+				CMD, "--device=%s: not one of block, net, vsock, fs, auto", optarg);
 		break;
 	case OPT_MAX_QUEUES:
 		if (tool_parse_uint(CMD, "--max-queues", optarg, 1, MAX_QUEUES, &number))
@@ -466,7 +467,11 @@ static void take_whole(struct parser *p)
 	struct check_args *args = p->args;
 	const char *target = p->target ? p->target : "";
 
-	if (args->list && wanted(p)) {
+	if (args->opt.device && !strcmp(args->opt.device, "auto") &&
+	    (args->list || args->opt.target != CHECK_TARGET_COMMAND)) {
+		p->status = tool_usage_error(CMD, "--device=auto asks a command: name the device, "
+						  "or give a command after --");
+	} else if (args->list && wanted(p)) {
 		p->status = tool_usage_error(CMD, "--list runs nothing, and %s writes what was run",
 					     wanted(p));
 	} else if (!p->target && !args->list) {

@@ -7,6 +7,7 @@
 #include <silt/access.h>
 #include <silt/error.h>
 
+#include "capabilities.h"
 #include "check/file.h"
 #include "check/report.h"
 #include "check/text.h"
@@ -190,11 +191,27 @@ static int find_self(struct check_args *args, char *path, size_t len)
 	return TOOL_OK;
 }
 
+/* The device that the command says it is. */
+static int ask_device(struct check_args *args, char *type, size_t len)
+{
+	if (!args->opt.device || strcmp(args->opt.device, "auto") != 0)
+		return TOOL_OK;
+	if (capabilities_type(args->opt.argv[0], args->opt.timeout_ms, type, len) < 0)
+		return environment_error();
+	if (!check_device_known(type))
+		return tool_error(CMD, TOOL_ENVIRONMENT,
+				  "%s says that it is a device '%s', which "
+				  "silt check knows nothing of",
+				  args->opt.argv[0], type);
+	args->opt.device = type;
+	return TOOL_OK;
+}
+
 int cmd_check(int argc, char **argv)
 {
 	struct check_args args;
 	struct run run = {.args = &args};
-	char self[4096];
+	char self[4096], type[32];
 	int status = check_args_parse(argc, argv, &args);
 
 	if (status >= 0)
@@ -202,6 +219,8 @@ int cmd_check(int argc, char **argv)
 	if (args.list)
 		return check_list(&args.opt, stdout) < 0 ? environment_error() : TOOL_OK;
 	status = find_self(&args, self, sizeof(self));
+	if (status == TOOL_OK)
+		status = ask_device(&args, type, sizeof(type));
 	if (status != TOOL_OK)
 		return status;
 	if (scratch_make(NULL, check_signal_backend) < 0)

@@ -246,6 +246,20 @@ class Check(unittest.TestCase):
                    "--blk-file={image}", status=0)
         self.assertTrue(all(s["result"] in ("pass", "skip") for s in self.scenarios()))
 
+    def test_a_command_is_asked_what_it_is(self):
+        backend = self.dir / "backend"
+        arguments = ["--", str(backend), "--socket-path={socket}", "--blk-file={image}"]
+        for says, status in (('{"type": "block"}', 0), ('{"type": "gpu"}', 3), ("block", 3)):
+            backend.write_text("#!/bin/sh\n"
+                               f"[ $1 = --print-capabilities ] && echo '{says}' && exit\n"
+                               f"exec {SILT} blk \"$@\"\n")
+            backend.chmod(0o755)
+            self.check("--device=auto", f"--only={SOME}", *arguments, status=status)
+        backend.write_text("#!/bin/sh\nexec sleep 1000\n")
+        done = self.check("--device=auto", "--timeout=200ms", *arguments, status=3)
+        self.assertIn("does not end within 200 ms", done.stderr)
+        self.check("--device=auto", "--self-test", status=2)
+
     def test_a_command_that_ends_with_its_connection(self):
         # It listens, or is still there, until the next connection is made: that one is for nothing.
         once = (
