@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 /*
- * Run "@program --print-capabilities", as backend programs have it by convention, and leave in @type
- * what kind of device it says that it is.
+ * Run "@program --print-capabilities", as backend programs have it by convention, and leave in
+ * @type what kind of device it says that it is.
  *
  * Return: 0; -ETIMEDOUT it does not end within @timeout_ms, -EPROTO it says nothing of the kind,
  * -errno; silt_errmsg() says what.
