@@ -103,8 +103,10 @@ static bool find_buffer(const struct check_session *s, uint64_t gpa, struct chec
 			continue;
 		e->gpa = p->gpa > page ? p->gpa : page;
 		e->len = (p->gpa + p->len < end ? p->gpa + p->len : end) - e->gpa;
-		e->access = p->kind == PLACE_READABLE || p->kind == PLACE_TABLE ? SILT_IOTLB_READ
-										: SILT_IOTLB_WRITE;
+		/* A device should not read what it writes, but it may. */
+		e->access = SILT_IOTLB_READ;
+		if (p->kind != PLACE_READABLE && p->kind != PLACE_TABLE)
+			e->access |= SILT_IOTLB_WRITE;
 		return true;
 	}
 	return false;
@@ -307,7 +309,7 @@ int check_iommu_move(struct check_session *s)
 /* The other page of the log that stands for a page of guest memory, or 0. */
 static uint64_t alias_of(const struct check_session *s, enum check_guest_side side, uint64_t page)
 {
-	return side == GUEST_LOW && check_iommu_on(&s->iommu)
+	return side == GUEST_LOW && check_iommu_aliases(&s->iommu)
 		       ? (SESSION_ALIAS - s->guest->region[side].gpa) / GUEST_PAGE + page
 		       : 0;
 }

@@ -55,6 +55,12 @@ static inline bool check_iommu_on(const struct check_iommu *io)
 	return io->mode != IOMMU_OFF;
 }
 
+/* Does low memory lie at SESSION_ALIAS too? */
+static inline bool check_iommu_aliases(const struct check_iommu *io)
+{
+	return io->mode == IOMMU_STATIC;
+}
+
 /* The I/O virtual address of what the driver sees at @gpa. */
 uint64_t check_iommu_iova(const struct check_iommu *io, uint64_t gpa);
 

@@ -101,7 +101,7 @@ static int write_regions(const char *dir, const struct check_trial *run)
 	const struct check_guest_region *high = &run->env->guest->region[GUEST_HIGH];
 	int ret = write_region(dir, low, low->gpa);
 
-	if (ret == 0 && check_iommu_on(&run->session.iommu))
+	if (ret == 0 && check_iommu_aliases(&run->session.iommu))
 		ret = write_region(dir, low, SESSION_ALIAS);
 	return ret < 0 ? ret : write_region(dir, high, high->gpa);
 }

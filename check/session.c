@@ -238,7 +238,7 @@ static int set_memory(struct check_session *s, unsigned int nregions)
 		regions[i] = describe_region(&s->guest->region[i]);
 		fds[i] = s->guest->region[i].fd;
 	}
-	if (check_iommu_on(&s->iommu)) {
+	if (check_iommu_aliases(&s->iommu)) {
 		regions[nregions] = regions[GUEST_LOW];
 		regions[nregions].gpa = SESSION_ALIAS;
 		fds[nregions++] = fds[GUEST_LOW];

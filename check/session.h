@@ -28,7 +28,7 @@
 #define SESSION_MAX_NUM	  512
 #define SESSION_ERROR_LEN 1600
 
-/* Behind an IOMMU, the low region lies here too: the same user addresses, and the same memory. */
+/* Where the low region lies too, if it does: the same user addresses, and the same memory. */
 #define SESSION_ALIAS UINT64_C(0x80005000)
 
 /* A dirty log and the file it lies in. */
