@@ -72,7 +72,8 @@ MISSES = {
 }
 
 # With packed rings, which have no used index: those of the faults that differ there, or that the
-# ring's format could hide.
+# ring's format could hide. Whether a batch reaches over a page's end is left to chance: the fault
+# packed_batch_first_only is seen by the tests of lib/virtq.
 PACKED_MISSES = {
     "batch_first_only": ("data", "read data"),
     "data_last_page": ("data", "read data"),
@@ -82,7 +83,6 @@ PACKED_MISSES = {
     "flags_unlogged": ("bookkeeping", "device area"),
     "indirect_unlogged": ("data", "read data"),
     "last_byte": ("data", "read data"),
-    "packed_batch_first_only": ("completion", "used descriptor"),
     "publish_unflushed": ("completion", "used descriptor"),
     "ring_marked_early": ("completion", "used descriptor"),
     "second_seg_unlogged": ("completion", "status of"),
@@ -96,6 +96,8 @@ PACKED_ERRORS = {
     "base_before_drain": r"GET_VRING_BASE .* answered before all requests were finished",
     "packed_flags_first": r"used entry \d+: the device does not hold|wrong answer|no completion",
 }
+# Sought in more scenarios than the covering subset has.
+PACKED_ALL = {"ring_marked_early"}
 # Missed with one log address only.
 AMBIGUOUS = {"packed_descs_at_log_addr"}
 
@@ -266,6 +268,8 @@ def check(silt, net, fault, seed, directory):
         command += ["--self-test", "--quick", f"--only={PARTS.get(fault, PART)}{ring}"]
         if ring:
             command[-1] += "*"
+        if ring and fault in PACKED_ALL:
+            command.remove("--quick")
     done = subprocess.run(command, cwd=directory, env=env, text=True, capture_output=True,
                           timeout=300, check=False)
     report = json.loads((directory / "report.json").read_text())
