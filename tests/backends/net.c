@@ -9,6 +9,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <getopt.h>
+#include <linux/virtio_config.h>
 #include <linux/virtio_net.h>
 #include <linux/virtio_ring.h>
 #include <poll.h>
@@ -280,7 +281,8 @@ static void serve(struct net *net, int fd)
 		.size = sizeof(ops),
 		.features = UINT64_C(1) << VIRTIO_NET_F_MRG_RXBUF | UINT64_C(1) << VIRTIO_NET_F_MQ |
 			    UINT64_C(1) << VIRTIO_RING_F_INDIRECT_DESC |
-			    UINT64_C(1) << VIRTIO_RING_F_EVENT_IDX,
+			    UINT64_C(1) << VIRTIO_RING_F_EVENT_IDX |
+			    UINT64_C(1) << VIRTIO_F_RING_PACKED | UINT64_C(1) << VIRTIO_F_IN_ORDER,
 		.nqueues = 2 * net->pairs,
 		.queue_start = queue_start,
 		.queue_stop = queue_stop,
