@@ -119,7 +119,7 @@ static unsigned int request_count(const struct check_trial *run)
 	bool passes_end = value(run, AXIS_INDEX) == INDEX_WRAP || value(run, AXIS_QSIZE) == QSIZE_8;
 
 	if (value(run, AXIS_QUEUES) == QUEUES_2 && value(run, AXIS_REPLACE) == REPLACE_NONE)
-		return 16;
+		return value(run, AXIS_BUFFERS) == BUFFERS_PIECES ? 8 : 16;
 	/* Enough to pass the end of the indexes, and of a small ring. */
 	return passes_end ? 10 : 6;
 }
