@@ -99,6 +99,25 @@ struct check_outcome {
 	double seconds;
 };
 
+/* A stretch of time in which requests were counted. */
+struct check_cost_slice {
+	double at; /* when it began, seconds since the first did */
+	double seconds;
+	uint64_t requests; /* that came back */
+	bool logging;
+};
+
+/* What logging costs the backend, and a migration. */
+struct check_cost {
+	const char *failed;	  /* why it could not be measured; NULL if it was */
+	const char *requests;	  /* which ones, in words */
+	double off, on;		  /* requests a second without and with logging, medians */
+	double bytes;		  /* that the device writes for each, but for its status */
+	uint64_t changed, marked; /* pages, in one slice with logging */
+	const struct check_cost_slice *slices;
+	unsigned int nslices;
+};
+
 /* How the backend is reached. */
 enum check_target_kind {
 	CHECK_TARGET_SELF,    /* silt blk, started by us */
@@ -124,6 +143,7 @@ struct check_options {
 	bool allow_writes; /* requests that change the disk, on a backend that we did not start */
 	bool hostile;	   /* the worst that can be sent, in place of the ordinary scenarios */
 	bool quick;
+	bool cost;	  /* measure what logging costs, also if not all scenarios are run */
 	const char *only; /* glob on scenario names, or NULL */
 	uint64_t seed;
 	int timeout_ms;	      /* for each request and each answer */
@@ -153,6 +173,7 @@ struct check_reporter {
 		      const struct check_backend_info *info, unsigned int nscenarios);
 	void (*running)(void *arg, const char *name, unsigned int i, unsigned int n);
 	void (*outcome)(void *arg, const struct check_outcome *o);
+	void (*cost)(void *arg, const struct check_cost *cost); /* once at most, at the end */
 };
 
 struct check_totals {

@@ -12,6 +12,7 @@
 #include "check/applies.h"
 #include "check/blame.h"
 #include "check/check.h"
+#include "check/cost.h"
 #include "check/hostile.h"
 #include "check/keep.h"
 #include "check/probe.h"
@@ -316,6 +317,34 @@ static int run_all(struct engine *e)
 	return ret;
 }
 
+/* ---- What logging costs ---------------------------------------------------------------------- */
+
+static bool wants_cost(const struct engine *e)
+{
+	const struct check_options *opt = e->opt;
+	bool whole = !opt->quick && !opt->only;
+
+	return (whole || opt->cost) && e->reporter->cost && !e->applies.gone && !e->applies.unfit &&
+	       e->env.device->family_requests[FAMILY_SHADOW];
+}
+
+static int measure_cost(struct engine *e)
+{
+	struct check_cost_room *room;
+
+	if (!wants_cost(e))
+		return 0;
+	room = malloc(sizeof(*room));
+	if (!room)
+		return silt_err_sys(ENOMEM, "cannot measure what logging costs");
+	if (e->reporter->running)
+		e->reporter->running(e->reporter->arg, "cost", e->list.n, e->list.n);
+	check_cost_measure(&e->run, room);
+	e->reporter->cost(e->reporter->arg, &room->cost);
+	free(room);
+	return 0;
+}
+
 /* ---- The run --------------------------------------------------------------------------------- */
 
 static int open_engine(struct engine *e)
@@ -413,6 +442,8 @@ int check_run(const struct check_options *opt, const struct check_reporter *repo
 						       totals)
 				   : run_all(e);
 	}
+	if (ret == 0 && !opt->hostile)
+		ret = measure_cost(e);
 	if (ret == 0)
 		ret = flush_trace(e);
 	close_engine(e);

@@ -54,6 +54,16 @@ static void outcome(void *arg, const struct check_outcome *engine)
 	}
 }
 
+static void cost(void *arg, const struct check_cost *c)
+{
+	struct check_report *r = arg;
+
+	for (unsigned int i = 0; i < r->nto; i++) {
+		if (r->to[i].cost)
+			r->to[i].cost(r->to[i].arg, c);
+	}
+}
+
 struct check_reporter check_report_entry(struct check_report *report)
 {
 	return (struct check_reporter){
@@ -61,6 +71,7 @@ struct check_reporter check_report_entry(struct check_report *report)
 		.start = start,
 		.running = running,
 		.outcome = outcome,
+		.cost = cost,
 	};
 }
 

@@ -25,6 +25,17 @@ struct check_reporter check_report_entry(struct check_report *report);
 /* PASS (only known failures, too), FAIL, or SKIP if nothing applied. Errors count as failures. */
 enum check_result check_report_verdict(const struct check_totals *totals);
 
+/* ---- What logging costs ---------------------------------------------------------------------- */
+
+/* Pages marked for each that changed, and the part of the requests that is served with logging. */
+double check_cost_marked_ratio(const struct check_cost *cost);
+double check_cost_share(const struct check_cost *cost);
+
+#define CHECK_MEANING_LEN 640
+
+/* What follows for a migration, in sentences. @cost was measured. */
+void check_cost_meaning(const struct check_cost *cost, char *buf, size_t len);
+
 /* ---- People ---------------------------------------------------------------------------------- */
 
 struct check_terminal_options {

@@ -16,8 +16,9 @@ struct check_document {
 	uint64_t seed;
 	json_object *backend;
 	json_object *scenarios;
-	json_object *top; /* all of it, once the run has ended */
-	bool failed;	  /* out of memory somewhere */
+	json_object *cost; /* NULL if it was not measured */
+	json_object *top;  /* all of it, once the run has ended */
+	bool failed;	   /* out of memory somewhere */
 };
 
 /* @value is owned by @object afterwards. NULL stands for a failed allocation. */
@@ -172,6 +173,52 @@ static void outcome(void *arg, const struct check_outcome *o)
 	append(d, d->scenarios, object);
 }
 
+static void add_number(struct check_document *d, json_object *object, const char *key, double value)
+{
+	add(d, object, key, json_object_new_double(value));
+}
+
+static json_object *slices_array(struct check_document *d, const struct check_cost *cost)
+{
+	json_object *slices = json_object_new_array();
+
+	for (unsigned int i = 0; i < cost->nslices; i++) {
+		const struct check_cost_slice *slice = &cost->slices[i];
+		json_object *object = json_object_new_object();
+
+		add_number(d, object, "at", slice->at);
+		add_number(d, object, "seconds", slice->seconds);
+		add_bool(d, object, "logging", slice->logging);
+		add_count(d, object, "requests", slice->requests);
+		append(d, slices, object);
+	}
+	return slices;
+}
+
+static void cost(void *arg, const struct check_cost *c)
+{
+	struct check_document *d = arg;
+	json_object *object = json_object_new_object();
+	char meaning[CHECK_MEANING_LEN];
+
+	if (c->failed) {
+		add_text(d, object, "failed", c->failed);
+	} else {
+		check_cost_meaning(c, meaning, sizeof(meaning));
+		add_text(d, object, "requests", c->requests);
+		add_number(d, object, "off_per_second", c->off);
+		add_number(d, object, "on_per_second", c->on);
+		add_number(d, object, "share", check_cost_share(c));
+		add_count(d, object, "changed", c->changed);
+		add_count(d, object, "marked", c->marked);
+		add_number(d, object, "marked_per_changed", check_cost_marked_ratio(c));
+		add_text(d, object, "meaning", meaning);
+		add(d, object, "slices", slices_array(d, c));
+	}
+	json_object_put(d->cost);
+	d->cost = object;
+}
+
 int check_document_create(uint64_t seed, struct check_document **out)
 {
 	struct check_document *d = calloc(1, sizeof(*d));
@@ -191,7 +238,7 @@ int check_document_create(uint64_t seed, struct check_document **out)
 
 struct check_reporter check_document_entry(struct check_document *d)
 {
-	return (struct check_reporter){.arg = d, .start = start, .outcome = outcome};
+	return (struct check_reporter){.arg = d, .start = start, .outcome = outcome, .cost = cost};
 }
 
 int check_document_end(struct check_document *d, const struct check_totals *totals,
@@ -209,6 +256,8 @@ int check_document_end(struct check_document *d, const struct check_totals *tota
 	add_seconds(d, top, totals ? totals->seconds : 0);
 	add(d, top, "backend", json_object_get(d->backend));
 	add(d, top, "scenarios", json_object_get(d->scenarios));
+	if (d->cost)
+		add(d, top, "cost", json_object_get(d->cost));
 	add_count(d, top, "missed_pages", totals ? totals->missed_pages : 0);
 	json_object_put(d->top);
 	d->top = top;
@@ -241,6 +290,7 @@ void check_document_destroy(struct check_document *d)
 		return;
 	json_object_put(d->backend);
 	json_object_put(d->scenarios);
+	json_object_put(d->cost);
 	json_object_put(d->top);
 	free(d);
 }

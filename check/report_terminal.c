@@ -38,6 +38,7 @@ struct check_terminal {
 	uint64_t measured, marked, extra; /* pages that tell what log writes cost */
 	uint64_t in_case;		  /* extra ones that do not */
 	unsigned int verdicts[CHECK_WROTE_OUTSIDE + 1];
+	char *cost; /* of logging, in words, or NULL */
 	bool progress_shown;
 	bool failed; /* out of memory somewhere */
 };
@@ -394,6 +395,34 @@ static void print_pages(struct check_terminal *t, const struct check_totals *tot
 	putc('\n', out);
 }
 
+static void cost(void *arg, const struct check_cost *c)
+{
+	struct check_terminal *t = arg;
+
+	free(t->cost);
+	if (c->failed) {
+		char *why = check_text_clean(c->failed);
+
+		if (!why || asprintf(&t->cost, "not measured: %s", why) < 0)
+			t->cost = NULL;
+		free(why);
+	} else {
+		char meaning[CHECK_MEANING_LEN];
+
+		check_cost_meaning(c, meaning, sizeof(meaning));
+		if (asprintf(&t->cost, "%.0f a second with it, %.0f without; %s\n  %s", c->on,
+			     c->off, c->requests, meaning) < 0)
+			t->cost = NULL;
+	}
+	t->failed |= !t->cost;
+}
+
+static void print_cost(const struct check_terminal *t)
+{
+	if (t->cost)
+		fprintf(t->opt.out, "cost of logging: %s\n", t->cost);
+}
+
 static bool is_hostile(const struct check_terminal *t)
 {
 	return t->outcomes && t->verdicts[CHECK_NO_VERDICT] < t->outcomes;
@@ -472,6 +501,7 @@ int check_terminal_finish(struct check_terminal *t, const struct check_totals *t
 	print_groups(t);
 	if (t->opt.verbosity >= 0 || check_report_verdict(totals) == CHECK_FAIL) {
 		print_totals(t, totals);
+		print_cost(t);
 		print_gone(t);
 		print_verdict(t, totals);
 	}
@@ -496,6 +526,7 @@ struct check_reporter check_terminal_entry(struct check_terminal *t)
 		.start = start,
 		.running = running,
 		.outcome = outcome,
+		.cost = cost,
 	};
 }
 
@@ -514,5 +545,6 @@ void check_terminal_destroy(struct check_terminal *t)
 		free(g->repro);
 	}
 	free(t->groups);
+	free(t->cost);
 	free(t);
 }

@@ -383,22 +383,28 @@ static void describe_rings(struct check_trial *run)
 	}
 }
 
-static int run_connected(struct check_trial *run, const struct check_random *random)
+static int run_family(struct check_trial *run, void *arg)
 {
 	static int (*const families[FAMILIES])(struct check_trial *) = {
 		[FAMILY_SNAPSHOT] = check_snapshot_run, [FAMILY_MIGRATION] = check_migration_run,
 		[FAMILY_SHADOW] = check_shadow_run,	[FAMILY_RESTART] = check_restart_run,
 		[FAMILY_AIMED] = check_aimed_run,	[FAMILY_IOMMU] = check_snapshot_run,
 	};
+
+	(void)arg;
+	return families[run->scenario->family](run);
+}
+
+static int prepare_connected(struct check_trial *run, const struct check_random *random)
+{
 	int ret;
 
 	run->session.features = wanted_features(run);
 	prepare_builder(run, random);
 	ret = check_session_make_rings(&run->session, run->scenario);
-	if (ret < 0)
-		return ret;
-	describe_rings(run);
-	return families[run->scenario->family](run);
+	if (ret == 0)
+		describe_rings(run);
+	return ret;
 }
 
 void check_trial_verify(struct check_trial *run, const struct check_request *r)
@@ -474,7 +480,8 @@ static void reset(struct check_trial *run, const struct check_scenario *scenario
 	check_guest_reset(run->env->guest, random);
 }
 
-void check_trial_run(struct check_trial *run, const struct check_scenario *scenario)
+void check_trial_run_as(struct check_trial *run, const struct check_scenario *scenario,
+			int (*body)(struct check_trial *run, void *arg), void *arg)
 {
 	struct check_random random = check_random_named(run->env->seed, scenario->name);
 	int ret;
@@ -482,7 +489,9 @@ void check_trial_run(struct check_trial *run, const struct check_scenario *scena
 	reset(run, scenario, &random);
 	ret = check_session_open(&run->session);
 	if (ret == 0)
-		ret = run_connected(run, &random);
+		ret = prepare_connected(run, &random);
+	if (ret == 0)
+		ret = body(run, arg);
 	run->broken = ret < 0;
 	if (ret == 0) {
 		verify_answers(run);
@@ -491,4 +500,9 @@ void check_trial_run(struct check_trial *run, const struct check_scenario *scena
 	strcpy(run->error, ret < 0 ? run->session.error : run->session.wrong);
 	check_session_close(&run->session, run->broken);
 	close_logs(run);
+}
+
+void check_trial_run(struct check_trial *run, const struct check_scenario *scenario)
+{
+	check_trial_run_as(run, scenario, run_family, NULL);
 }

@@ -57,6 +57,10 @@ void check_trial_destroy(struct check_trial *run);
  */
 void check_trial_run(struct check_trial *run, const struct check_scenario *scenario);
 
+/* The same with another @body in place of the family's. */
+void check_trial_run_as(struct check_trial *run, const struct check_scenario *scenario,
+			int (*body)(struct check_trial *run, void *arg), void *arg);
+
 /*
  * What scenarios are made of. All return 0 or -errno, with a sentence in run->session.error.
  */

@@ -45,6 +45,7 @@ static const char help_text[] =
 	"                       auto: ask COMMAND --print-capabilities\n"
 	"  --max-queues=N       use at most N queues, or pairs of them, whatever the backend says\n"
 	"  --quick              a covering subset of the scenarios\n"
+	"  --cost               measure what logging costs, also with --quick or --only\n"
 	"  --hostile            the worst that a frontend or a guest can send, in place of them:\n"
 	"                       does the backend hang, crash, or write where it may not?\n"
 	"  --only=GLOB          scenarios whose names match\n"
@@ -87,6 +88,7 @@ enum {
 	OPT_MAX_QUEUES,
 	OPT_ALLOW_WRITES,
 	OPT_QUICK,
+	OPT_COST,
 	OPT_HOSTILE,
 	OPT_ONLY,
 	OPT_SEED,
@@ -115,6 +117,7 @@ static const struct option options[] = {
 	{"device", required_argument, NULL, OPT_DEVICE},
 	{"allow-writes", no_argument, NULL, OPT_ALLOW_WRITES},
 	{"quick", no_argument, NULL, OPT_QUICK},
+	{"cost", no_argument, NULL, OPT_COST},
 	{"hostile", no_argument, NULL, OPT_HOSTILE},
 	{"only", required_argument, NULL, OPT_ONLY},
 	{"seed", required_argument, NULL, OPT_SEED},
@@ -340,6 +343,9 @@ static void take(struct parser *p, char **argv, int c)
 		break;
 	case OPT_QUICK:
 		p->args->opt.quick = true;
+		break;
+	case OPT_COST:
+		p->args->opt.cost = true;
 		break;
 	case OPT_HOSTILE:
 		p->args->opt.hostile = true;

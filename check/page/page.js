@@ -246,8 +246,9 @@ function chart(id, x, labels, values, colours, y_label) {
 function show_cost() {
 	const cost = data.cost, place = by_id("cost");
 
-	if (!cost) {
-		add(place, "p", "Not measured in this run.");
+	if (!cost || cost.failed) {
+		add(place, "p", cost ? `Not measured: ${cost.failed}` :
+			"Not measured in this run: it was not a whole one, and --cost was not given.");
 		return;
 	}
 	add(place, "p", cost.meaning).id = "cost-meaning";
@@ -255,9 +256,10 @@ function show_cost() {
 	for (const [id, name, value, digits] of [
 		["off", "requests a second, logging off", cost.off_per_second, 0],
 		["on", "requests a second, logging on", cost.on_per_second, 0],
-		["share", "on against off", cost.ratio, 3],
+		["share", "on against off", cost.share, 3],
 		["changed", "pages changed", cost.changed, 0],
-		["marked", "pages marked", cost.marked, 0]]) {
+		["marked", "pages marked", cost.marked, 0],
+		["ratio", "marked for each changed", cost.marked_per_changed, 2]]) {
 		const row = add(body, "tr");
 
 		add_heads(row, "row", name);

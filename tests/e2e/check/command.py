@@ -157,6 +157,20 @@ class Check(unittest.TestCase):
         self.assertEqual(run(5), run(5))
         self.assertNotEqual(run(5), run(6))
 
+    def test_the_cost_of_logging(self):
+        done = self.check("--self-test", f"--only={SOME}", "--cost", status=0)
+        cost = json.loads(self.report.read_text())["cost"]
+        self.assertIn(cost["meaning"], done.stdout)
+        for logging, median in ((False, "off_per_second"), (True, "on_per_second")):
+            rates = sorted(s["requests"] / s["seconds"] for s in cost["slices"]
+                           if s["logging"] == logging)
+            self.assertEqual(len(rates), 8)
+            self.assertAlmostEqual(cost[median], (rates[3] + rates[4]) / 2, places=3)
+        self.assertGreater(cost["changed"], 0)
+        self.assertEqual(cost["marked_per_changed"], cost["marked"] / cost["changed"])
+        self.check("--self-test", f"--only={SOME}", status=0)
+        self.assertNotIn("cost", json.loads(self.report.read_text()))
+
     def test_repro_shows_the_scenario_again(self):
         self.check("--self-test", "--quick", BRIEFLY, status=0)
         first = next(s for s in self.scenarios() if s["result"] == "pass")

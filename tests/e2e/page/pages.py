@@ -129,6 +129,19 @@ class Pages(unittest.TestCase):
         self.shows(self.opened(), report)
         self.shows(self.opened("", "--blink-settings=preferredColorScheme=0"), report)
 
+    def shows_cost(self, dom, cost):
+        self.assertEqual(dom.by_id["cost-meaning"]["text"], cost["meaning"])
+        for key, name, digits in (("off", "off_per_second", 0), ("on", "on_per_second", 0),
+                                  ("share", "share", 3), ("changed", "changed", 0),
+                                  ("marked", "marked", 0), ("ratio", "marked_per_changed", 2)):
+            self.assertAlmostEqual(dom.number(f"cost-{key}"), cost[name], delta=0.51 / 10 ** digits)
+
+    def test_the_cost_of_logging(self):
+        report = self.sample()
+        dom = self.opened()
+        self.shows_cost(dom, report["cost"])
+        self.assertEqual(len(dom.all("canvas")), 2)
+
     def test_strips_show_each_stretch(self):
         report = self.sample()
         dom = self.opened()
@@ -170,10 +183,13 @@ class Pages(unittest.TestCase):
 
     def test_a_real_run(self):
         subprocess.run([SILT, "check", "--self-test", "-q", f"--json={self.report}",
-                        f"--html={self.page}", "--only=snapshot/*/three"], check=True, timeout=60)
+                        f"--html={self.page}", "--only=snapshot/*/three", "--cost"], check=True,
+                       timeout=60)
         dom = self.opened()
-        self.shows(dom, json.loads(self.report.read_text(encoding="utf-8")))
-        self.assertEqual(len(dom.all("canvas")), 1)
+        report = json.loads(self.report.read_text(encoding="utf-8"))
+        self.shows(dom, report)
+        self.shows_cost(dom, report["cost"])
+        self.assertEqual(len(dom.all("canvas")), 2)
 
     def test_the_demo(self):
         subprocess.run([SILT, "demo", "--quiet", "--memory=16M", "--rate=2000", "--disk=0",

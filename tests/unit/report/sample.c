@@ -116,6 +116,23 @@ static const struct check_backend_info backend = {
 	.capacity = 16 << 20,
 };
 
+static const struct check_cost_slice slices[] = {
+	{0, 0.06, 6000, false},
+	{0.07, 0.06, 5000, true},
+	{0.14, 0.05, 5500, true},
+	{0.2, 0.06, 6600, false},
+};
+static const struct check_cost cost = {
+	.requests = EVIL,
+	.off = 105000,
+	.on = 96666.5,
+	.bytes = 4096,
+	.changed = 200,
+	.marked = 500,
+	.slices = slices,
+	.nslices = 4,
+};
+
 static void play(struct check_reporter to, struct check_totals *totals)
 {
 	static const struct check_options opt;
@@ -128,6 +145,7 @@ static void play(struct check_reporter to, struct check_totals *totals)
 		totals->missed_pages += outcomes[i].missed;
 		totals->seconds += outcomes[i].seconds;
 	}
+	to.cost(to.arg, &cost);
 }
 
 static int save(const struct check_document *d, const char *directory)
