@@ -187,7 +187,7 @@ class Check(unittest.TestCase):
         for scenario in self.scenarios():
             if scenario["axes"].get("request") in ("write", "discard", "write-zeroes"):
                 self.assertEqual(scenario["result"], "skip", scenario["name"])
-                if scenario["mode"] != "restart":
+                if scenario["mode"] != "restart" and "not offer" not in scenario["reason"]:
                     self.assertIn("--allow-writes", scenario["reason"])
 
     def test_only_a_backend_of_its_own_is_killed(self):
@@ -222,10 +222,10 @@ class Check(unittest.TestCase):
         self.assertIn("--time=1500ms", scenario["repro"])
 
     def test_little_time_is_no_reason_to_check_nothing(self):
-        """One request at a time, of 17 or 18 pages each: four in each quarter of the time."""
+        """One request at a time, a read of 17 or 18 pages: four in each quarter of the time."""
         self.check("--self-test", "--time=1ms",
-                   "--only=shadow/exchange/64k/depth-1/regions/*", status=0)
-        self.assertGreater(self.scenarios("pass")[0]["changed"], 16 * 17)
+                   "--only=shadow/*/64k/depth-1/*", status=0)
+        self.assertGreater(max(s["changed"] for s in self.scenarios("pass")), 16 * 17)
 
     def test_what_needs_another_connection_or_more_queues_is_skipped(self):
         ours, theirs = socket.socketpair(socket.AF_UNIX)
