@@ -117,19 +117,31 @@ static int measure_marks(struct measurement *m)
 
 /* ---- All of it ------------------------------------------------------------------------------- */
 
+/* Bytes of data that the device writes for a request, on an average. */
+static double written_bytes(const struct check_trial *run)
+{
+	double bytes = 0;
+	unsigned int i;
+
+	for (i = 0; i < run->nrequests; i++) {
+		const struct check_request *r = check_trial_request(run, i);
+
+		bytes += r->data_written ? r->len : 0;
+	}
+	return bytes / run->nrequests;
+}
+
 static void describe_requests(const struct measurement *m)
 {
 	const struct check_trial *run = m->load.run;
-	const struct check_request *first = check_trial_request(run, 0);
 	struct check_cost_room *room = m->room;
 
 	snprintf(room->requests, sizeof(room->requests),
-		 "requests \"%s\" of %u bytes, %u at a time on %u queue%s",
+		 "requests \"%s\", %u at a time on %u queue%s",
 		 check_axis_value_name(run->env->device, AXIS_REQUEST,
 				       check_trial_value(run, AXIS_REQUEST)),
-		 first->len, m->load.depth, run->session.nqueues,
-		 run->session.nqueues == 1 ? "" : "s");
-	room->cost.bytes = first->data_written ? first->len : 0;
+		 m->load.depth, run->session.nqueues, run->session.nqueues == 1 ? "" : "s");
+	room->cost.bytes = written_bytes(run);
 }
 
 static int measure(struct check_trial *run, void *arg)
