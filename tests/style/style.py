@@ -29,7 +29,8 @@ def is_script(path):
 
 
 def is_source(path):
-    return path.suffix in (".c", ".h", ".py", ".sh", ".bash") or path.name == "meson.build" or is_script(path)
+    return (path.suffix in (".c", ".h", ".py", ".sh", ".bash") or path.name == "meson.build" or
+            is_script(path))
 
 
 def check_text(path, name):
@@ -70,7 +71,8 @@ def main(root):
         wrong += check_text(path, str(path.relative_to(root)))
     wrong += unformatted([p for p in files if p.suffix in (".c", ".h")])
     wrong += run(["shellcheck"],
-                 [p for p in files if (is_script(p) or p.suffix == ".bash") and b"python" not in p.read_bytes()[:40]])
+                 [p for p in files if (is_script(p) or p.suffix == ".bash") and
+                  b"python" not in p.read_bytes()[:40]])
     wrong += run(["mandoc", "-T", "lint", "-W", "warning"],
                  [p for p in files if p.parent.name == "man" and p.suffix in (".1", ".3", ".7")])
     print("\n".join(wrong))
