@@ -7,6 +7,7 @@
 #include "check/applies.h"
 #include "check/blk.h"
 #include "check/compare.h"
+#include "check/layout.h"
 
 #define BIT(n) (1u << (n))
 #define ALL(n) (BIT(n) - 1)
@@ -46,20 +47,7 @@ static const struct check_choice shadows[][CHECK_CHOICES] = {
 
 static unsigned int descs(const struct check_scenario *s)
 {
-	unsigned int pieces = s->value[AXIS_POSITION] == POSITION_REGIONS ? 2 : 1;
-
-	switch (s->value[AXIS_SHAPE]) {
-	case SHAPE_INDIRECT:
-		return 1;
-	case SHAPE_JOINED:
-		return 1 + pieces;
-	case SHAPE_SPLIT:
-		return 3 + 2 * pieces + 1;
-	case SHAPE_MANY:
-		return 32;
-	default:
-		return 2 + pieces;
-	}
+	return check_layout_descs(s, 2);
 }
 
 /* Requests that have neither a buffer of their own nor one that may be cut anywhere. */

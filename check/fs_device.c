@@ -6,6 +6,7 @@
 #include "check/applies.h"
 #include "check/compare.h"
 #include "check/fs.h"
+#include "check/layout.h"
 
 #define BIT(n)	  (1u << (n))
 #define ALL(n)	  (BIT(n) - 1)
@@ -30,18 +31,7 @@ static const struct check_choice snapshots[][CHECK_CHOICES] = {
 
 static unsigned int descs(const struct check_scenario *s)
 {
-	unsigned int pieces = s->value[AXIS_POSITION] == POSITION_REGIONS ? 2 : 1;
-
-	switch (s->value[AXIS_SHAPE]) {
-	case SHAPE_INDIRECT:
-		return 1;
-	case SHAPE_SPLIT:
-		return 3 + 2 * pieces;
-	case SHAPE_MANY:
-		return CHECK_MAX_SEGS;
-	default:
-		return 1 + pieces;
-	}
+	return check_layout_descs(s, 1);
 }
 
 static bool valid(const struct check_scenario *s)

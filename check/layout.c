@@ -290,6 +290,24 @@ static void describe(struct check_builder *b, struct check_request *r)
 		join(r, 0);
 }
 
+unsigned int check_layout_descs(const struct check_scenario *s, unsigned int others)
+{
+	unsigned int pieces = s->value[AXIS_POSITION] == POSITION_REGIONS ? 2 : 1;
+
+	switch (s->value[AXIS_SHAPE]) {
+	case SHAPE_INDIRECT:
+		return 1;
+	case SHAPE_JOINED:
+		return others - 1 + pieces;
+	case SHAPE_SPLIT:
+		return 2 + others + 2 * pieces;
+	case SHAPE_MANY:
+		return CHECK_MAX_SEGS;
+	default:
+		return others + pieces;
+	}
+}
+
 int check_layout(struct check_builder *b, struct check_request *r)
 {
 	int ret = place_request(b, r);

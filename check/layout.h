@@ -11,6 +11,12 @@
  */
 int check_layout(struct check_builder *b, struct check_request *r);
 
+/*
+ * Descriptors that a request takes at most in the scenario's shape and position, if it has data and
+ * @others parts besides, of header and status.
+ */
+unsigned int check_layout_descs(const struct check_scenario *s, unsigned int others);
+
 /* Copy a buffer to the data of a request, or its data to a buffer; r->len bytes. */
 void check_layout_store(const struct check_guest *g, const struct check_request *r,
 			const void *buf);

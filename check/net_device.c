@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "check/applies.h"
+#include "check/layout.h"
 #include "check/net.h"
 
 #define BIT(n)	  (1u << (n))
@@ -38,28 +39,10 @@ static const struct check_choice shadows[][CHECK_CHOICES] = {
 	{{AXIS_BUFFERS, BUFFERS_PIECES}, {AXIS_SIZE, SIZE_VARIED}, CHECK_CHOICES_END},
 };
 
-static unsigned int buffer_descs(const struct check_scenario *s)
-{
-	unsigned int pieces = s->value[AXIS_POSITION] == POSITION_REGIONS ? 2 : 1;
-
-	switch (s->value[AXIS_SHAPE]) {
-	case SHAPE_INDIRECT:
-		return 1;
-	case SHAPE_JOINED:
-		return pieces;
-	case SHAPE_SPLIT:
-		return 3 + 2 * pieces;
-	case SHAPE_MANY:
-		return CHECK_MAX_SEGS;
-	default:
-		return 1 + pieces;
-	}
-}
-
 /* A frame has to find all of its buffers in the ring. */
 static unsigned int descs(const struct check_scenario *s)
 {
-	return check_net_most_pieces(s) * buffer_descs(s);
+	return check_net_most_pieces(s) * check_layout_descs(s, 1);
 }
 
 static bool valid(const struct check_scenario *s)

@@ -66,20 +66,7 @@ static bool receives(unsigned int queue)
 
 static unsigned int descs(const struct check_scenario *s)
 {
-	unsigned int pieces = s->value[AXIS_POSITION] == POSITION_REGIONS ? 2 : 1;
-
-	switch (s->value[AXIS_SHAPE]) {
-	case SHAPE_INDIRECT:
-		return 1;
-	case SHAPE_JOINED:
-		return pieces;
-	case SHAPE_SPLIT:
-		return 3 + 2 * pieces;
-	case SHAPE_MANY:
-		return CHECK_MAX_SEGS;
-	default:
-		return 1 + pieces;
-	}
+	return check_layout_descs(s, 1);
 }
 
 static bool valid(const struct check_scenario *s)

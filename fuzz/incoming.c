@@ -15,6 +15,7 @@
 #include <silt/precopy.h>
 
 #include "precopy/wire.h"
+#include "target.h"
 
 #define BLOCKS	   2
 #define PAGES	   8
@@ -22,16 +23,6 @@
 #define MAX_STATE  200
 #define MAX_FRAMES 64
 #define MAX_STREAM (UINT32_C(4) << 20)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(cond)                                                                \
-	do {                                                                       \
-		if (!(cond)) {                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond); \
-			abort();                                                   \
-		}                                                                  \
-	} while (0)
 
 struct input {
 	const uint8_t *data;

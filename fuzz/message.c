@@ -18,6 +18,8 @@
 
 #include <silt/silt.h>
 
+#include "target.h"
+
 #define QUEUES	  3
 #define MEM_SIZE  0x40000
 #define MEM_USER  UINT64_C(0x7f0000000000)
@@ -29,16 +31,6 @@
 	 SILT_VHOST_PROTOCOL_F_REPLY_ACK | SILT_VHOST_PROTOCOL_F_CONFIG |           \
 	 SILT_VHOST_PROTOCOL_F_CONFIGURE_MEM_SLOTS | SILT_VHOST_PROTOCOL_F_STATUS | \
 	 SILT_VHOST_PROTOCOL_F_INFLIGHT_SHMFD | SILT_VHOST_PROTOCOL_F_BACKEND_REQ)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(cond)                                                                \
-	do {                                                                       \
-		if (!(cond)) {                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond); \
-			abort();                                                   \
-		}                                                                  \
-	} while (0)
 
 struct queue {
 	struct silt_virtq *vq;

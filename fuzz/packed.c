@@ -19,6 +19,8 @@
 #include <linux/virtio_ring.h>
 #include <silt/silt.h>
 
+#include "target.h"
+
 #define SIZE	 UINT64_C(0x10000) /* from address 0; two regions of one file */
 #define CUT	 UINT64_C(0x9100)
 #define LOG_SIZE 16
@@ -33,16 +35,6 @@
 #define DRIVER_NUM 7
 #define MAX_STEPS  600
 #define WRAP	   SILT_VIRTQ_PACKED_START
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(cond)                                                                \
-	do {                                                                       \
-		if (!(cond)) {                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond); \
-			abort();                                                   \
-		}                                                                  \
-	} while (0)
 
 /* What the device has, in the order in which it was popped. */
 struct held {

@@ -17,6 +17,8 @@
 #include <linux/virtio_ring.h>
 #include <silt/silt.h>
 
+#include "target.h"
+
 #define LOW_SIZE  UINT64_C(0x10000) /* from address 0; two regions of one file */
 #define CUT	  UINT64_C(0x9100)
 #define HIGH	  UINT64_C(0x40000)
@@ -33,16 +35,6 @@
 
 #define DRIVER_NUM 8
 #define MAX_STEPS  600
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(cond)                                                                \
-	do {                                                                       \
-		if (!(cond)) {                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond); \
-			abort();                                                   \
-		}                                                                  \
-	} while (0)
 
 /* A copy of an element, made at pop. */
 struct held {

@@ -14,10 +14,9 @@
 #include <unistd.h>
 
 #include "support/rng.h"
+#include "target.h"
 
 #define MAX_INPUT 4096
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static uint8_t input[MAX_INPUT];
 static uint64_t seed = 1;
