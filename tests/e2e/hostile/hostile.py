@@ -166,7 +166,7 @@ class Verdicts(Hostile):
         self.assertNotIn("snapshot/", listed)
 
     def test_a_backend_that_does_not_end_hangs(self):
-        self.failure("hung", "--timeout=500ms", "--only=hostile/silence/connected",
+        self.failure("hung", "--only=hostile/silence/connected",
                      *self.shell(NEVER_ENDS))
 
     def test_a_backend_that_dies_of_a_signal_crashes(self):
@@ -224,7 +224,7 @@ class Verdicts(Hostile):
         self.assertIn("it has no log", scenarios[0]["reason"])
 
     def test_known_failures(self):
-        command = ["--timeout=500ms", "--only=hostile/silence/connected",
+        command = ["--only=hostile/silence/connected",
                    *self.shell(NEVER_ENDS)]
         baseline = f"--baseline={self.dir}/known"
         self.check(baseline, "--write-baseline", *command, status=0)
